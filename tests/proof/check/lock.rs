@@ -1,8 +1,8 @@
 //! One form for all locks that behave the same from now on, so that the checker finds few states:
 //! times count from now, and what is only shown or recorded is blank.
 
-use super::scope::whose;
-use rlock::rules::model::lock::{Guard, Lock, Origin};
+use super::scope::{is_whole, whose};
+use rlock::rules::model::lock::{Lock, Origin};
 use rlock::rules::{Ending, HistoryEntry};
 
 /// How long before now a time is put that no longer matters, in milliseconds.
@@ -88,8 +88,8 @@ pub(super) fn each_number(lock: &mut Lock, change: &mut dyn FnMut(Number, &mut u
     change(Number::Ticket, &mut lock.ticket);
     lock.newest.iter_mut().for_each(|newest| change(Number::Arrival, &mut newest.ticket));
     let attempt = |token: &str, attempt: &mut u64, change: &mut dyn FnMut(_, &mut u64)| {
-        let (client, round, is_whole) = whose(token);
-        if is_whole {
+        if is_whole(token) {
+            let (client, round) = whose(token);
             change(Number::Attempt(client, round), attempt);
         }
     };
@@ -101,9 +101,4 @@ pub(super) fn each_number(lock: &mut Lock, change: &mut dyn FnMut(Number, &mut u
         change(Number::Ticket, &mut waiter.ticket);
         attempt(&waiter.token, &mut waiter.attempt, change);
     }
-}
-
-/// Another tool writes the key.
-pub(super) fn overwrite(lock: &mut Lock, until: Option<u64>) {
-    lock.guard = Some(Guard { value: "theirs".into(), until });
 }

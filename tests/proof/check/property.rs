@@ -1,51 +1,42 @@
-//! The promises.
+//! The promises, and those that both worlds check alike.
 
-use std::fmt;
+use super::scope::{Scope, stranger};
+use rlock::rules::model::Lock;
+use rlock::rules::{Outcome, Slot};
 
 /// A promise. If a search ends without a broken promise, all of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
+    /// No two commands run that exclude each other, or more than there are slots.
     HoldersExcludeEachOther,
+    /// No two commands run with one slot number, or one without.
     EachHolderHasItsSlot,
     FencesGrow,
+    /// No living waiter is overtaken.
     FirstComeFirstServed,
+    /// Of the requests with `--supersede`, only the newest remains.
     TheNewestWins,
     NoLockIsIdleBesideAWaiter,
+    /// No hold lasts longer than its holder's last request allows.
     ADeadHoldEndsInTime,
+    /// The lock is not granted before `--at-least` ends.
     AtLeastIsKept,
+    /// A command ends after its hold was revoked.
     ARevokedHolderStops,
+    /// No token that was released or given up is in the lock.
     WhatIsOverStaysOver,
+    /// No waiter gives up, and not all that came together lose.
     SomebodyWins,
+    /// A nomination does not last longer than the claim window.
     ANominationLapses,
+    /// No waiter is believed alive because of another client.
     EachProvesItsOwnLife,
+    /// Nothing is left when all have ended.
     NothingIsLeft,
+    /// From each state, a way leads to the end.
     NothingIsStuck,
+    /// The scripts do what the model does.
     TheScriptsAgree,
-}
-
-impl fmt::Display for Property {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HoldersExcludeEachOther => "two commands run that exclude each other",
-            Self::EachHolderHasItsSlot => "two commands run with one slot number, or one without",
-            Self::FencesGrow => "a fencing token did not grow",
-            Self::FirstComeFirstServed => "a living waiter was overtaken",
-            Self::TheNewestWins => "not the newest request with --supersede remains",
-            Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
-            Self::ADeadHoldEndsInTime => {
-                "a hold lasts longer than its holder's last request allows"
-            }
-            Self::AtLeastIsKept => "the lock was granted before --at-least ended",
-            Self::ARevokedHolderStops => "a command runs on although its hold was revoked",
-            Self::WhatIsOverStaysOver => "a token that was released or given up is in the lock",
-            Self::SomebodyWins => "a waiter gave up, or all that came together lost",
-            Self::ANominationLapses => "a call lasts longer than the claim window",
-            Self::EachProvesItsOwnLife => "a waiter is believed alive because of another client",
-            Self::NothingIsLeft => "something is left when all have ended",
-            Self::TheScriptsAgree => "the scripts do not do what the model does",
-            Self::NothingIsStuck => "no way leads from here to the end",
-        })
-    }
 }
 
 impl Property {
@@ -53,4 +44,47 @@ impl Property {
     pub(super) fn first<const N: usize>(broken: [(Self, bool); N]) -> Option<Self> {
         broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
     }
+}
+
+/// Of these clients, whose commands run, two exclude each other, or more run than there are slots.
+pub(super) fn rivals_run(scope: &Scope, running: &[usize]) -> bool {
+    let slots = |client: usize| scope.clients[client].mode.slots();
+    running.iter().enumerate().any(|(index, &one)| {
+        let beside = running.iter().filter(|&&other| slots(other) == slots(one)).count();
+        running[..index].iter().any(|&other| scope.exclude_each_other(one, other))
+            || slots(one).is_some_and(|slots| beside > slots.get() as usize)
+    })
+}
+
+/// Of these clients, whose commands run, two have the same number, or one has none from 1 to N.
+pub(super) fn slots_are_mixed_up(
+    scope: &Scope,
+    running: &[usize],
+    number: impl Fn(usize) -> Option<Slot>,
+) -> bool {
+    let most = |client: usize| {
+        let slots = scope.clients[client].mode.slots();
+        slots.and_then(|slots| Slot::new(slots.get()))
+    };
+    running.iter().enumerate().any(|(index, &one)| match most(one) {
+        None => number(one).is_some(),
+        most => {
+            !(Slot::new(1)..=most).contains(&number(one))
+                || running[..index].iter().any(|&other| number(other) == number(one))
+        }
+    })
+}
+
+/// All leases have expired, and yet the next call does not find the lock free.
+pub(super) fn is_something_left(lock: &Lock, now: u64) -> bool {
+    let mut lock = lock.clone();
+    lock.at(now).release(&stranger(), Outcome::Unknown);
+    !lock.holds.is_empty()
+        || !lock.queue.is_empty()
+        || !lock.nominated.is_empty()
+        || lock.guard.is_some()
+        || lock.written.is_some()
+        || lock.notified.is_some()
+        || lock.mode.is_some()
+        || lock.ticket > 0
 }

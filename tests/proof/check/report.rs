@@ -9,21 +9,26 @@ use super::search::{Play, search};
 use super::trace::letter;
 
 /// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or
-/// those that are named, separated by semicolons. Only the long ones are played without the scripts.
-pub(super) fn play_all<W: Play>(wanted: &str, quick: &[&'static str], long: &[&'static str]) {
-    let scopes = match wanted {
-        "" => quick.to_vec(),
-        "all" => [quick, long].concat(),
-        names => names.to_owned().leak().split(';').collect(),
+/// those that are named. Semicolons separate them. Only the long ones are played without the scripts.
+pub(super) fn play_all<W: Play>(
+    wanted: &'static str,
+    quick: &[&'static str],
+    long: &[&'static str],
+) {
+    let names = |lists: &[&'static str]| -> Vec<&'static str> {
+        lists.iter().flat_map(|list| list.split(';')).map(str::trim).collect()
     };
-    let states: usize = scopes
-        .iter()
-        .map(|name| {
-            calls::play_scripts(wanted != "all" || quick.contains(name));
-            play::<W>(name)
-        })
-        .sum();
-    println!("{} scopes: {states} states", scopes.len());
+    let (scopes, unscripted) = match wanted {
+        "" => (names(quick), Vec::new()),
+        "all" => (names(quick), names(long)),
+        wanted => (names(&[wanted]), Vec::new()),
+    };
+    let mut states = 0;
+    for (scopes, with_scripts) in [(&scopes, true), (&unscripted, false)] {
+        calls::play_scripts(with_scripts);
+        states += scopes.iter().map(|name| play::<W>(name)).sum::<usize>();
+    }
+    println!("{} scopes: {states} states", scopes.len() + unscripted.len());
 }
 
 /// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
@@ -34,7 +39,7 @@ fn play<W: Play>(name: &'static str) -> usize {
     println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
     if let Some((property, way)) = found.broken {
         // This is how a check fails its test.
-        panic!("{name}: {property}:\n{}", told::<W>(name, &way));
+        panic!("{name} breaks {property:?}:\n{}", told::<W>(name, &way));
     }
     assert!(found.unplayed.is_empty(), "{name}: no history has {}", found.unplayed.join(", "));
     found.states

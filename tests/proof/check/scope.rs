@@ -182,9 +182,14 @@ pub(super) fn key() -> Key {
     Key::new(&"".parse().unwrap(), &"L".parse().unwrap())
 }
 
-/// Whose token or ID this is: the client, the round, and whether it is a whole token.
-pub(super) fn whose(token: &str) -> (usize, u8, bool) {
+/// Whose token or ID this is: the client, and its round.
+pub(super) fn whose(token: &str) -> (usize, u8) {
     // `token` has made it.
     let [client, round, ..] = token.as_bytes() else { panic!("unknown token {token:?}") };
-    (usize::from(client - b'a'), round - b'0', token.len() > 8)
+    (usize::from(client - b'a'), round - b'0')
+}
+
+/// Whether this is a token, and not only its ID, as in a hold that was reinstated.
+pub(super) fn is_whole(token: &str) -> bool {
+    token.len() > 8
 }

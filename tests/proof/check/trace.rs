@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use super::time::now;
+use rlock::rules::Instant;
 use rlock::rules::model::Lock;
 
 /// How much of a request or a reply is shown.
@@ -10,6 +12,11 @@ const BRIEF: usize = 70;
 /// How a client is called.
 pub(super) fn letter(client: usize) -> char {
     char::from(b'a' + client as u8)
+}
+
+/// What a client does, and for how long.
+pub(super) fn until(what: &str, end: Instant) -> String {
+    format!("{what} for {:?}", end.since(now()))
 }
 
 /// The beginning of a request or a reply.

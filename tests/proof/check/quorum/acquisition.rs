@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use crate::check::lock::Number;
 use crate::check::shift::Shift;
+use crate::check::time::now;
 use rlock::rules::quorum::acquisition::{Phase, UNDECIDED};
 use rlock::rules::quorum::{Acquisition, LastReply, MemberState};
 use rlock::rules::{Answer, Fence, Instant, Proposal, Ticket, View};
 
 /// After this time, a server is old enough for any lease.
-const OLD: Duration = Duration::from_secs(10);
+pub(super) const OLD: Duration = Duration::from_secs(10);
 
 impl Shift for Acquisition {
     fn shift(&mut self, back: Duration) {
@@ -35,25 +36,25 @@ fn each_time(it: &mut Acquisition, mut change: impl FnMut(&mut Instant)) {
 }
 
 /// Past times become multiples of `tick` ago: less than a tick takes no time.
-pub(super) fn make_canonical(it: &mut Acquisition, now: Instant, tick: Duration) {
+pub(super) fn whole_ticks(time: &mut Instant, tick: Duration) {
+    let age = now().since(*time).as_nanos();
+    *time = *time + Duration::from_nanos((age % tick.as_nanos()) as u64);
+    *time = (*time).max(now() - OLD);
+}
+
+pub(super) fn make_canonical(it: &mut Acquisition, tick: Duration) {
     let (pauses, rests) = match it.phase {
         Phase::Pausing { .. } => (true, false),
         Phase::Resting { .. } | Phase::Ended => (false, true),
         _ => (false, false),
     };
-    each_time(it, |time| {
-        let age = now.since(*time);
-        *time = *time + Duration::from_nanos((age.as_nanos() % tick.as_nanos()) as u64);
-        if now.since(*time) > OLD {
-            *time = now - OLD;
-        }
-    });
+    each_time(it, |time| whole_ticks(time, tick));
     // It does not matter exactly when a short pause ends.
     if let (true, Phase::Pausing { until }) = (pauses, &mut it.phase) {
-        *until = (*until).min(now + Duration::from_millis(10));
+        *until = (*until).min(now() + Duration::from_millis(10));
     }
     if rests {
-        (it.started, it.has_met) = (now, false);
+        (it.started, it.has_met) = (now(), false);
     }
     let round = it.round;
     (it.round, it.undecided) = (1, UNDECIDED);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use super::acquisition::{self, make_proposal_canonical, make_view_canonical};
-use super::client::{Client, Doing, Phase};
-use super::server::{AHEAD, LastReply, Line, Replied, Sent, Server, State, What, view_of};
+use super::acquisition::{self, OLD, make_proposal_canonical, make_view_canonical, whole_ticks};
+use super::client::{Client, Doing, Phase, Vote};
+use super::server::{AHEAD, LastReply, Line, Replied, State, What, view_of};
 use super::world::{SERVERS, World, run_id};
 use crate::check::lock::{self, Number};
 use crate::check::scope::whose;
@@ -24,14 +24,13 @@ const FAR: u64 = CLOCK + AHEAD.as_micros() as u64;
 /// The number of a client's last request: more than any that a server compares.
 const LAST_ATTEMPT: u64 = 1_000;
 
-/// After this time, a server is old enough for any lease.
-const OLD: Duration = Duration::from_secs(10);
-
 impl World {
     /// Blanks what is only shown, and gives times that no longer matter one value.
     pub(super) fn settle_times(&mut self) {
         let clients = &mut self.clients;
         for (index, client) in clients.iter_mut().enumerate() {
+            // Its next request is larger than all that a server compares it with.
+            client.attempt = if client.has_ended() { 0 } else { LAST_ATTEMPT };
             match &mut client.phase {
                 Phase::Acquiring(waiter, acquisition, doing) => {
                     for server in &mut self.servers {
@@ -45,7 +44,7 @@ impl World {
                         }
                     }
                     let tick = self.course.scope.clients[index].tick;
-                    acquisition::make_canonical(acquisition, now(), tick);
+                    acquisition::make_canonical(acquisition, tick);
                     if let Some((then, view)) = waiter.seen.as_mut() {
                         make_view_canonical(view);
                         view.holders.clear();
@@ -54,10 +53,7 @@ impl World {
                         view.state = rlock::rules::lock::view::State::Free;
                     }
                     if let Doing::Attempt(began, _) = doing {
-                        let age = now().since(*began);
-                        let part = age.as_nanos() % tick.as_nanos();
-                        *began = *began + Duration::from_nanos(part as u64);
-                        *began = (*began).max(now() - OLD);
+                        whole_ticks(began, tick);
                     }
                 }
                 Phase::Holding(..) | Phase::Idle => {}
@@ -108,22 +104,19 @@ impl World {
         let may_ask =
             |client: &Client| matches!(client.phase, Phase::Idle) || client.is_acquiring();
         let are_fences_needed = self.clients.iter().any(may_ask);
-        let (mut fences, mut tickets) = (BTreeSet::new(), BTreeSet::new());
+        let mut all: BTreeMap<Number, BTreeSet<u64>> = BTreeMap::new();
         self.each_number(&mut |kind, number| {
-            match kind {
-                Number::Fence => fences.insert(*number),
-                Number::Ticket | Number::Arrival => tickets.insert(*number),
-                Number::Attempt(..) => false,
-            };
+            all.entry(kind).or_default().insert(*number);
         });
-        let (fences, tickets) = (ranks(fences), ranks(tickets));
+        let ranks = |(kind, all): (Number, BTreeSet<u64>)| match kind {
+            Number::Attempt(..) => (kind, all.into_iter().zip(1..).collect()),
+            _ => (kind, ranks(all)),
+        };
+        let ranks: BTreeMap<Number, BTreeMap<u64, u64>> = all.into_iter().map(ranks).collect();
         self.each_number(&mut |kind, number| match kind {
             Number::Fence if !are_fences_needed => *number = (*number).min(CLOCK),
-            Number::Fence => *number = fences[number],
-            Number::Ticket | Number::Arrival => *number = tickets[number],
-            Number::Attempt(..) => {}
+            kind => *number = ranks[&kind][number],
         });
-        self.rank_attempts();
     }
 
     fn each_number(&mut self, change: &mut dyn FnMut(Number, &mut u64)) {
@@ -134,17 +127,29 @@ impl World {
                     acquisition::each_number(acquisition, change);
                 }
                 Phase::Holding(_, _, Some(renewing)) => {
-                    let answers = renewing.answers.iter_mut().flatten().flatten();
-                    answers.for_each(|answer| settle_renewal(answer, change));
+                    for vote in &mut renewing.votes {
+                        if let Vote::Answered(Some(answer)) = vote {
+                            settle_renewal(answer, change);
+                        }
+                    }
                 }
                 _ => {}
             }
         }
-        for server in &mut self.servers {
-            lock::each_number(&mut server.lock, change);
-            for line in &mut server.lines {
+        for (member, server) in (0..).zip(&mut self.servers) {
+            // A server compares only the attempts of one client.
+            lock::each_number(&mut server.lock, &mut |kind, number| match kind {
+                Number::Attempt(client, _) => change(Number::Attempt(client, member), number),
+                Number::Arrival => change(Number::Ticket, number),
+                kind => change(kind, number),
+            });
+            for (index, line) in server.lines.iter_mut().enumerate() {
                 for sent in line.requests.iter_mut().chain(&mut line.late) {
-                    let What::Ask(op) = &mut sent.what else { continue };
+                    let What::Ask(op) = &mut sent.what else {
+                        sent.attempt = 0;
+                        continue;
+                    };
+                    change(Number::Attempt(index, member), &mut sent.attempt);
                     if let QuorumOp::Propose(Some(ticket)) | QuorumOp::Commit(Some(ticket), _) = op
                     {
                         change(Number::Ticket, &mut ticket.0);
@@ -166,22 +171,6 @@ impl World {
         }
     }
 
-    /// A server compares only the attempts of one client, whose next one is larger than all others.
-    fn rank_attempts(&mut self) {
-        for (index, client) in self.clients.iter_mut().enumerate() {
-            client.attempt = if client.has_ended() { 0 } else { LAST_ATTEMPT };
-            for server in &mut self.servers {
-                let mut all = BTreeSet::new();
-                each_attempt(server, index, &mut |attempt| {
-                    all.insert(*attempt);
-                });
-                each_attempt(server, index, &mut |attempt| {
-                    *attempt = all.range(..=*attempt).count() as u64;
-                });
-            }
-        }
-    }
-
     /// Servers that differ only in their indexes are the same.
     pub(super) fn sort_servers(&mut self) {
         let key = |member: usize| {
@@ -193,7 +182,7 @@ impl World {
                         acquisition::hash_seat(acquisition, member, &mut hasher);
                     }
                     Phase::Holding(_, _, Some(renewing)) => {
-                        (renewing.asked[member], &renewing.answers[member]).hash(&mut hasher);
+                        renewing.votes[member].hash(&mut hasher);
                     }
                     _ => {}
                 }
@@ -211,11 +200,8 @@ impl World {
                     acquisition::reorder(acquisition, &order, run_id)
                 }
                 Phase::Holding(_, _, Some(renewing)) => {
-                    let (asked, answers) = (renewing.asked, renewing.answers.clone());
-                    for (place, &member) in order.iter().enumerate() {
-                        renewing.asked[place] = asked[member];
-                        renewing.answers[place] = answers[member].clone();
-                    }
+                    let votes = renewing.votes.clone();
+                    renewing.votes = std::array::from_fn(|place| votes[order[place]].clone());
                 }
                 _ => {}
             }
@@ -272,19 +258,4 @@ fn ranks_near(clock: u64, mut all: BTreeSet<u64>) -> Vec<(u64, u64)> {
 /// Whether a client has ended, and nothing that it sent can still reach a server.
 fn is_gone(client: &Client, line: &Line) -> bool {
     client.has_ended() && line.requests.is_empty() && line.late.is_empty()
-}
-
-fn each_attempt(server: &mut Server, client: usize, change: &mut dyn FnMut(&mut u64)) {
-    lock::each_number(&mut server.lock, &mut |kind, number| {
-        if kind == Number::Attempt(client, 0) {
-            change(number);
-        }
-    });
-    let line = &mut server.lines[client];
-    for sent in line.requests.iter_mut().chain(&mut line.late) {
-        match sent {
-            Sent { what: What::Ask(_), attempt, .. } => change(attempt),
-            sent => sent.attempt = 0,
-        }
-    }
 }

@@ -42,9 +42,17 @@ pub(super) enum Doing {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Renewing {
     pub(super) sent: Instant,
-    pub(super) asked: [bool; SERVERS],
+    pub(super) votes: [Vote; SERVERS],
+}
+
+/// What a server says to a renewal.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) enum Vote {
+    #[default]
+    NotAsked,
+    Asked,
     /// `None` for a failure.
-    pub(super) answers: [Option<Option<Renewal>>; SERVERS],
+    Answered(Option<Renewal>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

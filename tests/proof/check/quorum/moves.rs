@@ -3,7 +3,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::client::{Client, Doing, How, Phase, Renewing};
+use super::client::{Client, Doing, How, Phase, Renewing, Vote};
 use super::server::{ATTEMPTS, LastReply, Replied, Sent, What};
 use super::world::{IO_TIMEOUT, SERVERS, World, run_id};
 use crate::check::property::Property;
@@ -194,9 +194,8 @@ impl World {
                 self.carry_out(index, orders, step);
             }
             (Phase::Holding(_, _, Some(renewing)), LastReply::Renewal(renewal)) => {
-                renewing.answers[member] = Some(renewal);
-                let asked = renewing.asked.iter().zip(&renewing.answers);
-                if asked.into_iter().all(|(asked, answer)| !asked || answer.is_some()) {
+                renewing.votes[member] = Vote::Answered(renewal);
+                if !renewing.votes.iter().any(|vote| matches!(vote, Vote::Asked)) {
                     self.decide_renewal(index);
                 }
             }
@@ -241,15 +240,15 @@ impl World {
     }
 
     fn renew(&mut self, index: usize) {
-        let mut asked = [false; SERVERS];
-        for (member, asked) in asked.iter_mut().enumerate() {
+        let mut votes: [Vote; SERVERS] = Default::default();
+        for (member, vote) in votes.iter_mut().enumerate() {
             if !self.servers[member].lines[index].is_busy() {
-                *asked = true;
+                *vote = Vote::Asked;
                 self.send(index, member, What::Renew, 0, true);
             }
         }
         if let Phase::Holding(_, _, renewing) = &mut self.clients[index].phase {
-            *renewing = Some(Renewing { sent: now(), asked, answers: Default::default() });
+            *renewing = Some(Renewing { sent: now(), votes });
         }
     }
 
@@ -259,12 +258,14 @@ impl World {
         else {
             return;
         };
-        let Some(Renewing { sent, asked, answers }) = renewing.take() else { return };
+        let Some(Renewing { sent, votes: answers }) = renewing.take() else { return };
         let mut votes = Votes::new(SERVERS);
-        votes.asked = asked.to_vec();
-        for (vote, answer) in votes.votes.iter_mut().zip(answers) {
-            let failed = || Failure::Unavailable(UserMessage::new("no answer"));
-            *vote = answer.map(|answer| answer.ok_or_else(failed));
+        for (member, answer) in answers.into_iter().enumerate() {
+            votes.asked[member] = !matches!(answer, Vote::NotAsked);
+            if let Vote::Answered(answer) = answer {
+                let failed = || Failure::Unavailable(UserMessage::new("no answer"));
+                votes.votes[member] = Some(answer.ok_or_else(failed));
+            }
         }
         match decide_renewal(&votes) {
             RenewalDecision::Renewed { lost, held: (fence, slot), .. } => {

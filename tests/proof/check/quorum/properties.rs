@@ -3,12 +3,11 @@
 use super::client::{Client, Doing, How, Phase};
 use super::server::{Server, State, has_agreed_place};
 use super::world::{SERVERS, World};
-use crate::check::property::Property;
-use crate::check::scope::stranger;
+use crate::check::property::{Property, is_something_left, rivals_run, slots_are_mixed_up};
 use crate::check::search::Play;
 use rlock::rules::model::lock::{CLAIM_WINDOW, Hold};
 use rlock::rules::quorum::majority;
-use rlock::rules::{HoldState, Mode, Outcome, Slot};
+use rlock::rules::{HoldState, Mode};
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
 /// no client relies on, a call, and a heartbeat, one after another.
@@ -16,38 +15,20 @@ const LONGEST_IDLE: u8 = 6;
 
 /// The promise that a state breaks.
 pub(super) fn broken_in(world: &World) -> Option<Property> {
+    let (scope, running) = (world.course.scope, world.running());
+    let are_mixed_up = slots_are_mixed_up(scope, &running, |client| world.clients[client].slot());
+    let is_left = |server: &Server| {
+        server.state != State::Dead && is_something_left(&server.lock, server.clock)
+    };
     Property::first([
-        (Property::HoldersExcludeEachOther, rivals_run(world)),
-        (Property::EachHolderHasItsSlot, slots_are_mixed_up(world)),
+        (Property::HoldersExcludeEachOther, rivals_run(scope, &running)),
+        (Property::EachHolderHasItsSlot, are_mixed_up),
         (Property::TheNewestWins, not_the_newest(world)),
         (Property::SomebodyWins, nobody_wins(world)),
         (Property::ANominationLapses, a_call_lasts(world)),
         (Property::WhatIsOverStaysOver, is_back(world)),
-        (Property::NothingIsLeft, world.is_end() && is_something_left(world)),
+        (Property::NothingIsLeft, world.is_end() && world.servers.iter().any(is_left)),
     ])
-}
-
-/// Two commands run that exclude each other, or more than there are slots.
-fn rivals_run(world: &World) -> bool {
-    let running: Vec<usize> =
-        (0..world.clients.len()).filter(|client| world.clients[*client].holds()).collect();
-    running.iter().enumerate().any(|(index, &one)| {
-        let slots = world.mode(one).slots();
-        running[..index].iter().any(|&other| world.course.scope.exclude_each_other(one, other))
-            || slots.is_some_and(|slots| running.len() > slots.get() as usize)
-    })
-}
-
-/// Two commands run with one number, or one without its number.
-fn slots_are_mixed_up(world: &World) -> bool {
-    let clients = world.clients.iter().enumerate().filter(|(_, client)| client.holds());
-    let numbers: Vec<Option<Slot>> = clients.clone().map(|(_, client)| client.slot()).collect();
-    clients.enumerate().any(|(index, (client, holder))| {
-        let most = world.mode(client).slots();
-        holder.slot().is_none() != most.is_none()
-            || holder.slot() > most
-            || most.is_some() && numbers[..index].contains(&holder.slot())
-    })
 }
 
 /// A server keeps two waiters with `--supersede` and agreed tickets, or all such clients have been
@@ -111,23 +92,6 @@ fn is_back(world: &World) -> bool {
     ended.any(|index| world.servers.iter().any(|server| is_kept(server, index)))
 }
 
-/// A request that comes after all clients have ended and all leases have expired does not find the
-/// lock free.
-fn is_something_left(world: &World) -> bool {
-    world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
-        let mut lock = server.lock.clone();
-        lock.at(server.clock).release(&stranger(), Outcome::Unknown);
-        !lock.holds.is_empty()
-            || !lock.queue.is_empty()
-            || !lock.nominated.is_empty()
-            || lock.guard.is_some()
-            || lock.written.is_some()
-            || lock.notified.is_some()
-            || lock.mode.is_some()
-            || lock.ticket > 0
-    })
-}
-
 impl World {
     fn mode(&self, client: usize) -> Mode {
         self.course.scope.clients[client].mode
@@ -182,10 +146,14 @@ impl World {
         self.servers.iter().any(has_ended)
     }
 
+    /// The clients whose commands run.
+    fn running(&self) -> Vec<usize> {
+        (0..self.clients.len()).filter(|client| self.clients[*client].holds()).collect()
+    }
+
     /// Whether the commands that run keep a client out.
     fn is_full_for(&self, client: usize) -> bool {
-        let holds = |other: &usize| self.clients[*other].holds();
-        let running: Vec<usize> = (0..self.clients.len()).filter(holds).collect();
+        let running = self.running();
         let slots = self.mode(client).slots().map(|slots| slots.get() as usize);
         slots.is_some_and(|slots| running.len() >= slots)
             || running.iter().any(|&other| self.course.scope.exclude_each_other(client, other))
@@ -193,14 +161,8 @@ impl World {
 
     /// Whether a client takes the last slot.
     fn is_last_slot(&self, client: usize) -> bool {
-        let running = self.clients.iter().filter(|other| other.holds()).count();
         let slots = self.mode(client).slots();
-        slots.is_some_and(|slots| running + 1 >= slots.get() as usize)
-    }
-
-    /// Whether any fault has occurred so far.
-    fn is_shaken(&self) -> bool {
-        self.course.left != self.course.scope.budget
+        slots.is_some_and(|slots| self.running().len() + 1 >= slots.get() as usize)
     }
 
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter.
@@ -217,7 +179,8 @@ impl World {
         let up = self.servers.iter().filter(|server| server.is_up()).count();
         self.monitor.idle =
             if is_idle && up >= majority(SERVERS) { self.monitor.idle + 1 } else { 0 };
-        let bound = if self.is_shaken() || frozen { LONGEST_IDLE } else { 0 };
+        let is_shaken = self.course.left != self.course.scope.budget;
+        let bound = if is_shaken || frozen { LONGEST_IDLE } else { 0 };
         match self.monitor.idle > bound {
             true => Err(Property::NoLockIsIdleBesideAWaiter),
             false => Ok(()),

@@ -133,26 +133,28 @@ impl Server {
         self.lock.queue.iter().any(revived)
     }
 
-    /// A client sends something, which a dead server does not receive.
-    pub(super) fn send(&mut self, client: usize, sent: Sent) {
+    /// Why it takes no requests.
+    fn refusal(&self) -> Option<Failure> {
         match self.state {
-            State::Dead => self.lines[client].fail(&sent, unreachable(Delivery::NotSent)),
-            State::Refusing => {
-                let refused = Failure::misconfigured("refused", "correct it");
-                self.lines[client].fail(&sent, refused);
-            }
-            State::Up | State::Frozen => self.lines[client].requests.push(sent),
+            State::Dead => Some(unreachable(Delivery::NotSent)),
+            State::Refusing => Some(Failure::misconfigured("refused", "correct it")),
+            State::Up | State::Frozen => None,
+        }
+    }
+
+    /// A client sends something.
+    pub(super) fn send(&mut self, client: usize, sent: Sent) {
+        match self.refusal() {
+            Some(failure) => self.lines[client].fail(&sent, failure),
+            None => self.lines[client].requests.push(sent),
         }
     }
 
     /// A client waits for a message.
     pub(super) fn listen(&mut self, client: usize, round: u64, until: Instant) {
-        let line = &mut self.lines[client];
-        match self.state {
-            State::Dead | State::Refusing => {
-                line.reply = Some(failed(round, unreachable(Delivery::NotSent)));
-            }
-            State::Up | State::Frozen => line.listening = Some((round, until)),
+        match self.refusal() {
+            Some(failure) => self.lines[client].reply = Some(failed(round, failure)),
+            None => self.lines[client].listening = Some((round, until)),
         }
     }
 

@@ -3,23 +3,16 @@
 use super::client::{Client, Doing, Phase};
 use super::server::{Line, Server};
 use crate::check::time::now;
-use crate::check::trace::{brief, letter, shown};
+use crate::check::trace::{brief, letter, shown, until};
 
 pub(super) fn client_line(client: &Client) -> String {
     match &client.phase {
         Phase::Idle => "not started".into(),
-        Phase::Acquiring(_, _, Doing::Attempt(_, until)) => {
-            format!("asks for {:?}", until.since(now()))
-        }
-        Phase::Acquiring(_, _, Doing::Sleep(until)) => {
-            format!("sleeps for {:?}", until.since(now()))
-        }
-        Phase::Acquiring(_, _, Doing::Rest(until)) => {
-            format!("rests for {:?}", until.since(now()))
-        }
+        Phase::Acquiring(_, _, Doing::Attempt(_, end)) => until("asks", *end),
+        Phase::Acquiring(_, _, Doing::Sleep(end)) => until("sleeps", *end),
+        Phase::Acquiring(_, _, Doing::Rest(end)) => until("rests", *end),
         Phase::Holding(lease, slot, _) => {
-            let left = lease.deadline().since(now());
-            format!("its command runs, slot {slot:?}, lease of {left:?}")
+            until(&format!("may run its command with slot {slot:?}"), lease.deadline())
         }
         Phase::Ended(how) => format!("ended: {how:?}"),
     }

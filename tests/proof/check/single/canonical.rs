@@ -17,13 +17,15 @@ use rlock::rules::{
 impl World {
     /// Blanks what is only shown, and gives times that no longer matter one value.
     pub(super) fn settle_times(&mut self) {
-        self.late.retain(|requests| !requests.is_empty());
-        let Self { lock, late, clients, .. } = self;
+        let Self { lock, clients, .. } = self;
+        for client in &mut *clients {
+            client.connection.late.retain(|requests| !requests.is_empty());
+        }
         lock::make_canonical(lock, NOW, |id| {
-            let (client, round, _) = whose(id);
-            let is_of = |sent: &Sent| (sent.client, sent.round) == (client, round);
-            let is_present = clients[client].round == round && clients[client].is_at_work();
-            is_present || late.iter().flatten().any(is_of)
+            let (client, round) = whose(id);
+            let client = &clients[client];
+            let mut late = client.connection.late.iter().flatten();
+            client.round == round && client.is_at_work() || late.any(|sent| sent.round == round)
         });
         // The server counts on from the last ticket in its queue, which is in order.
         for (ticket, waiter) in (1..).zip(lock.queue.iter_mut()) {
@@ -63,11 +65,10 @@ impl World {
     }
 
     fn each_number(&mut self, change: &mut dyn FnMut(Number, &mut u64)) {
-        let Self { lock, late, clients, monitor, .. } = self;
+        let Self { lock, clients, monitor, .. } = self;
         lock::each_number(lock, change);
-        monitor.each_fence(&mut |fence| change(Number::Fence, fence));
-        let mut requests: Vec<&mut Sent> = late.iter_mut().flatten().collect();
-        for client in clients {
+        change(Number::Fence, &mut monitor.granted);
+        for (index, client) in clients.iter_mut().enumerate() {
             if let Phase::Waiting(waiter, pending) = &mut client.phase {
                 waiter.seen.iter_mut().for_each(|(_, view)| each_holder(view, change));
                 waiter.arrival.iter_mut().for_each(|it| change(Number::Arrival, &mut it.0));
@@ -86,12 +87,11 @@ impl World {
                     _ => {}
                 }
             }
-            requests.extend(client.connection.each_request());
-        }
-        for Sent { client, round, what } in requests {
-            if let What::Acquire { attempt, seen, arrival } = what {
-                change(Number::Attempt(*client, *round), attempt);
-                each_seen(seen, arrival, change);
+            for Sent { round, what } in client.connection.each_request() {
+                if let What::Acquire { attempt, seen, arrival } = what {
+                    change(Number::Attempt(index, *round), attempt);
+                    each_seen(seen, arrival, change);
+                }
             }
         }
     }

@@ -117,12 +117,7 @@ impl Client {
     pub(super) fn knows(&self, holders: &[(usize, u8)]) -> bool {
         let Phase::Waiting(waiter, _) = &self.phase else { return holders.is_empty() };
         let known = waiter.seen.iter().flat_map(|(_, view)| &view.holders);
-        let known: Vec<(usize, u8)> = known
-            .map(|holder| {
-                let (client, round, _) = whose(&holder.id);
-                (client, round)
-            })
-            .collect();
+        let known: Vec<(usize, u8)> = known.map(|holder| whose(&holder.id)).collect();
         holders.iter().all(|holder| known.contains(holder))
     }
 

@@ -11,10 +11,9 @@ use rlock::rules::{
 /// A lease that a request sent this long ago could win has expired.
 const LONG_AGO: Duration = Duration::from_secs(10);
 
-/// A request, and who sent it.
+/// A request, and the round of the client that sent it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sent {
-    pub(super) client: usize,
     pub(super) round: u8,
     pub(super) what: What,
 }
@@ -48,7 +47,7 @@ pub(super) struct Awaited {
     pub(super) sent: Instant,
     /// What to send once more, on a new connection, if this one breaks. A request that already
     /// travels on a new one is not repeated.
-    again: Option<Sent>,
+    pub(super) again: Option<Sent>,
 }
 
 /// The present connection of a client.
@@ -62,29 +61,24 @@ pub(super) struct Connection {
     pub(super) requests: Vec<Sent>,
     pub(super) reply: Option<Reply>,
     pub(super) awaited: Option<Awaited>,
-}
-
-/// What becomes of an awaited request when its connection breaks.
-pub(super) enum Broken {
-    /// The client sent it once more, on a new connection.
-    Repeated,
-    /// The failure, and when the request was sent.
-    Failed(Failure, Instant),
-    /// The client awaited nothing.
-    Unnoticed,
+    /// What old connections still carry, in order on each.
+    pub(super) late: Vec<Vec<Sent>>,
 }
 
 impl Connection {
-    /// Sends a request. Returns what an old connection, which this ends, still carries.
-    pub(super) fn send(&mut self, request: Sent, now: Instant) -> Vec<Sent> {
-        let mut late = Vec::new();
+    pub(super) fn send(&mut self, request: Sent, now: Instant) {
         if self.undo_only && !request.what.is_undo() {
-            late = self.close();
+            self.close();
         }
         let again = self.established.then(|| request.clone());
         self.requests.push(request);
         self.awaited = Some(Awaited { sent: now, again });
-        late
+    }
+
+    /// Sends a request once more, on a new connection.
+    pub(super) fn repeat(&mut self, request: Sent, sent: Instant) {
+        self.requests.push(request);
+        self.awaited = Some(Awaited { sent, again: None });
     }
 
     /// Takes the next request for the server, and whether its reply is awaited.
@@ -109,44 +103,25 @@ impl Connection {
     }
 
     /// The client has waited for a reply for too long. It keeps the connection to undo the request
-    /// in order, but closes it after an undo. Returns what a closed one still carries, the failure,
-    /// and when the request was sent.
-    pub(super) fn time_out(
-        &mut self,
-        is_undo: bool,
-        now: Instant,
-    ) -> (Vec<Sent>, Failure, Instant) {
-        let sent = self.interrupt().unwrap_or(now);
-        let late = if is_undo { self.close() } else { Vec::new() };
+    /// in order, but closes it after an undo. Returns when it had sent the request.
+    pub(super) fn time_out(&mut self, is_undo: bool) -> Option<Instant> {
+        let sent = self.interrupt();
+        if is_undo {
+            self.close();
+        }
         self.undo_only = !is_undo;
-        (late, unreachable(Delivery::Pending), sent)
+        sent
     }
 
     pub(super) fn has_timed_out(&self, now: Instant) -> bool {
         self.awaited.as_ref().is_some_and(|awaited| now.since(awaited.sent) > Duration::ZERO)
     }
 
-    /// Ends the connection. Returns the requests that may still arrive.
-    pub(super) fn close(&mut self) -> Vec<Sent> {
-        let Self { requests, .. } = std::mem::take(self);
-        requests
-    }
-
-    /// The connection breaks. Returns the requests that may still arrive, and what the client makes
-    /// of it. One that is cut off cannot repeat its request.
-    pub(super) fn break_off(&mut self, cut: bool) -> (Vec<Sent>, Broken) {
-        let Some(Awaited { sent, again }) = self.awaited.take() else {
-            return (self.close(), Broken::Unnoticed);
-        };
-        let late = self.close();
-        match again.filter(|_| !cut) {
-            Some(request) => {
-                self.requests.push(request);
-                self.awaited = Some(Awaited { sent, again: None });
-                (late, Broken::Repeated)
-            }
-            None => (late, Broken::Failed(unreachable(Delivery::Lost), sent)),
-        }
+    /// Ends the connection. What it carries may still arrive.
+    pub(super) fn close(&mut self) {
+        let Self { requests, mut late, .. } = std::mem::take(self);
+        late.push(requests);
+        self.late = late;
     }
 
     pub(super) fn shift(&mut self, back: Duration) {
@@ -162,10 +137,10 @@ impl Connection {
         }
     }
 
-    /// What is under way to the server, and what would be sent once more.
+    /// What may still reach the server, and what would be sent once more.
     pub(super) fn each_request(&mut self) -> impl Iterator<Item = &mut Sent> {
         let again = self.awaited.iter_mut().filter_map(|awaited| awaited.again.as_mut());
-        self.requests.iter_mut().chain(again)
+        self.requests.iter_mut().chain(self.late.iter_mut().flatten()).chain(again)
     }
 
     /// How many messages are under way.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::connection::{Reply, Sent, What};
+use super::connection::{Reply, What};
 use crate::check::property::Property;
-use crate::check::scope::{Scope, whose};
+use crate::check::scope::{Scope, is_whole, whose};
 use crate::check::time::{NOW, TICK_MILLIS};
 use rlock::rules::model::Lock;
-use rlock::rules::model::lock::CLAIM_WINDOW;
-use rlock::rules::{Answer, Mode, Verdict};
+use rlock::rules::model::lock::{CLAIM_WINDOW, Waiter};
+use rlock::rules::{Answer, Verdict};
 
 /// A waiter that has been silent for this many ticks counts as dead: no client has to wait for it.
 const DEAD: u8 = 20;
@@ -19,8 +19,6 @@ pub(super) struct Monitor {
     pub(super) order: Vec<Place>,
     /// The largest fencing token granted.
     pub(super) granted: u64,
-    /// The largest with which a command has begun, by mode: exclusive, shared, slots.
-    pub(super) begun: [u64; 3],
     pub(super) clients: Vec<Watched>,
     /// For how many ticks the lock has been idle beside a living waiter.
     pub(super) idle: u8,
@@ -35,26 +33,25 @@ pub(super) struct Monitor {
 /// The place of a waiter.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Place {
-    pub(super) client: usize,
-    round: u8,
+    whose: (usize, u8),
     /// For how many ticks the server has not heard of it.
     silent: u8,
 }
 
 impl Place {
-    fn is_of(&self, client: usize, round: u8) -> bool {
-        (self.client, self.round) == (client, round)
+    pub(super) fn client(&self) -> usize {
+        self.whose.0
     }
 
     /// Whether it comes before a new place.
     pub(super) fn precedes(&self, scope: &Scope, is_next: bool) -> bool {
-        !is_next || scope.clients[self.client].is_next()
+        !is_next || scope.clients[self.client()].is_next()
     }
 
     /// Whether nobody may overtake it: it was never silent for two heartbeats and a claim window.
     pub(super) fn counts(&self, scope: &Scope) -> bool {
         let silent = Duration::from_millis(u64::from(self.silent) * TICK_MILLIS);
-        let heartbeat = scope.ttl(self.client) / 3;
+        let heartbeat = scope.ttl(self.client()) / 3;
         silent <= 2 * heartbeat + Duration::from_millis(CLAIM_WINDOW)
     }
 }
@@ -78,26 +75,33 @@ pub(super) struct Watched {
 /// What the properties compare of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
-    pub(super) client: usize,
-    pub(super) round: u8,
+    pub(super) whose: (usize, u8),
     /// It was not reinstated.
     pub(super) is_whole: bool,
     pub(super) fence: u64,
     pub(super) deadline: u64,
 }
 
+impl Fact {
+    pub(super) fn client(&self) -> usize {
+        self.whose.0
+    }
+}
+
 pub(super) fn facts(lock: &Lock) -> impl Iterator<Item = Fact> {
-    lock.holds.iter().map(|hold| {
-        let (client, round, is_whole) = whose(&hold.token);
-        Fact { client, round, is_whole, fence: hold.fence, deadline: hold.deadline }
+    lock.holds.iter().map(|hold| Fact {
+        whose: whose(&hold.token),
+        is_whole: is_whole(&hold.token),
+        fence: hold.fence,
+        deadline: hold.deadline,
     })
 }
 
 /// What one call has done to the lock.
 pub(super) struct Call<'a> {
     pub(super) scope: &'a Scope,
-    /// Who called, and in which round; `None` for an operator.
-    pub(super) caller: Option<(usize, u8)>,
+    /// Who called, what it asked, and the reply; `None` for an operator.
+    pub(super) request: Option<((usize, u8), &'a What, &'a Reply)>,
     /// Whether the caller is still alive.
     pub(super) is_alive: bool,
     pub(super) before: &'a [Fact],
@@ -105,19 +109,9 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn is_queued(&self, sent: &Sent) -> bool {
-        self.after.queue.iter().any(|waiter| {
-            let (client, round, _) = whose(&waiter.token);
-            (client, round) == (sent.client, sent.round)
-        })
-    }
-
     pub(super) fn granted(&self) -> impl Iterator<Item = Fact> {
-        let is_known = |fact: &Fact| {
-            self.before.iter().any(|old| {
-                (old.client, old.round, old.fence) == (fact.client, fact.round, fact.fence)
-            })
-        };
+        let is_same = |fact: &Fact, old: &Fact| (old.whose, old.fence) == (fact.whose, fact.fence);
+        let is_known = move |fact: &Fact| self.before.iter().any(|old| is_same(fact, old));
         facts(self.after).filter(move |fact| fact.is_whole && !is_known(fact))
     }
 }
@@ -128,49 +122,45 @@ impl Monitor {
     }
 
     /// What a call asks for, before it is judged.
-    pub(super) fn asked(
-        &mut self,
-        call: &Call<'_>,
-        sent: Option<&Sent>,
-        reply: Option<&Reply>,
-    ) -> Result<(), Property> {
-        if let Some(Sent { client, round, what: what @ (What::Leave | What::Release) }) = sent {
-            self.order.retain(|place| !place.is_of(*client, *round));
+    pub(super) fn asked(&mut self, call: &Call<'_>) -> Result<(), Property> {
+        let Some((whose, what, reply)) = call.request else { return Ok(()) };
+        if matches!(what, What::Leave | What::Release) {
+            self.order.retain(|place| place.whose != whose);
             // A client that gives up a grant has not used it.
-            self.clients[*client].kept.take_if(|_| *what == What::Leave);
+            self.clients[whose.0].kept.take_if(|_| *what == What::Leave);
         }
-        if let (Some(sent), Some(Reply::Verdict(verdict))) = (sent, reply) {
-            self.supersede(call, sent, verdict)?;
+        match reply {
+            Reply::Verdict(Verdict::Answer(answer)) => self.supersede(call, whose, what, answer),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Remembers what a call did.
-    pub(super) fn executed(&mut self, call: &Call<'_>, sent: Option<&Sent>, reply: Option<&Reply>) {
+    pub(super) fn executed(&mut self, call: &Call<'_>) {
         for fact in call.granted() {
             self.granted = self.granted.max(fact.fence);
-            self.order.retain(|place| !place.is_of(fact.client, fact.round));
-            let terms = &call.scope.clients[fact.client];
-            let at_least = terms.requests[0].at_least.as_millis() as u64;
-            let watched = &mut self.clients[fact.client];
+            self.order.retain(|place| place.whose != fact.whose);
+            let at_least = call.scope.clients[fact.client()].requests[0].at_least;
+            let until = NOW + at_least.as_millis() as u64;
+            let watched = &mut self.clients[fact.client()];
             watched.revoked = None;
-            watched.kept = (at_least > 0).then_some((NOW + at_least, false));
+            watched.kept = (!at_least.is_zero()).then_some((until, false));
         }
-        let (Some(sent), Some(reply)) = (sent, reply) else { return };
-        let client = sent.client;
-        match (&sent.what, reply) {
+        let Some((this, what, reply)) = call.request else { return };
+        let (client, round) = this;
+        let is_this = |waiter: &Waiter| whose(&waiter.token) == this;
+        match (what, reply) {
             (_, Reply::Verdict(Verdict::Answer(Answer::Queued { .. }))) => {
                 let silent = if call.is_alive { 0 } else { DEAD };
-                let (client, round) = (sent.client, sent.round);
-                match self.order.iter_mut().find(|place| place.is_of(client, round)) {
+                match self.order.iter_mut().find(|place| place.whose == this) {
                     Some(place) if place.counts(call.scope) => place.silent = silent,
                     // It may have lost its place.
                     Some(_) => {}
                     None => {
                         let is_next = call.scope.clients[client].is_next();
-                        let precedes = |place: &Place| place.precedes(call.scope, is_next);
-                        let index = self.order.iter().take_while(|place| precedes(place)).count();
-                        self.order.insert(index, Place { client, round, silent });
+                        let precedes = |place: &&Place| place.precedes(call.scope, is_next);
+                        let index = self.order.iter().take_while(precedes).count();
+                        self.order.insert(index, Place { whose: this, silent });
                     }
                 }
             }
@@ -180,10 +170,8 @@ impl Monitor {
                 }
             }
             // A server that has lost its data cannot tell a late copy from a waiter.
-            (What::Release, _) if self.lost_data && call.is_queued(sent) => {}
-            (What::Leave | What::Release, _) => {
-                self.clients[client].over |= 1 << sent.round;
-            }
+            (What::Release, _) if self.lost_data && call.after.queue.iter().any(is_this) => {}
+            (What::Leave | What::Release, _) => self.clients[client].over |= 1 << round,
             _ => {}
         }
     }
@@ -193,65 +181,37 @@ impl Monitor {
     fn supersede(
         &mut self,
         call: &Call<'_>,
-        sent: &Sent,
-        verdict: &Verdict,
+        this: (usize, u8),
+        what: &What,
+        answer: &Answer,
     ) -> Result<(), Property> {
-        let supersedes = call.scope.clients[sent.client].supersedes();
-        let is_second = matches!(sent.what, What::Acquire { arrival: Some(_), .. });
-        let this = (sent.client, sent.round);
-        let is_granted = call.granted().any(|fact| (fact.client, fact.round) == this);
-        let others = |this: &(usize, &mut Watched)| this.0 != sent.client;
-        match verdict {
-            Verdict::Answer(Answer::Superseded(_)) => {
-                self.order.retain(|place| !place.is_of(sent.client, sent.round));
-                let mut others = self.clients.iter_mut().enumerate().filter(others);
-                // A server that has lost its data may have forgotten the newest.
-                match self.lost_data || others.any(|(_, other)| other.arrived.is_some()) {
-                    true => Ok(()),
-                    false => Err(Property::TheNewestWins),
-                }
+        let (client, round) = this;
+        let counts = match answer {
+            Answer::Queued { .. } => matches!(what, What::Acquire { arrival: Some(_), .. }),
+            Answer::Granted { .. } => call.granted().any(|fact| fact.whose == this),
+            _ => false,
+        };
+        let Self { order, clients, lost_data, .. } = self;
+        let mut others = clients.iter_mut().enumerate().filter(|(other, _)| *other != client);
+        if matches!(answer, Answer::Superseded(_)) {
+            order.retain(|place| place.whose != this);
+            // A server that has lost its data may have forgotten the newest.
+            if !*lost_data && others.all(|(_, other)| other.arrived.is_none()) {
+                return Err(Property::TheNewestWins);
             }
-            Verdict::Answer(Answer::Queued { .. }) if !is_second => Ok(()),
-            Verdict::Answer(Answer::Granted { .. }) if !is_granted => Ok(()),
-            Verdict::Answer(Answer::Queued { .. } | Answer::Granted { .. }) if supersedes => {
-                let Self { order, clients, .. } = self;
-                let watched = &mut clients[sent.client];
-                if watched.arrived.replace(sent.round) != Some(sent.round) {
-                    for (_, other) in clients.iter_mut().enumerate().filter(others) {
-                        other.superseded = other.arrived;
-                    }
-                    order.retain(|place| clients[place.client].superseded != Some(place.round));
-                }
-                Ok(())
-            }
-            _ => Ok(()),
         }
+        let is_new = counts && call.scope.clients[client].supersedes();
+        if is_new && clients[client].arrived.replace(round) != Some(round) {
+            let others = clients.iter_mut().enumerate().filter(|(other, _)| *other != client);
+            others.for_each(|(_, other)| other.superseded = other.arrived);
+            order.retain(|place| clients[place.whose.0].superseded != Some(place.whose.1));
+        }
+        Ok(())
     }
 
     /// Whether a newer request has ended this one.
     pub(super) fn is_superseded(&self, fact: &Fact) -> bool {
-        self.clients[fact.client].superseded == Some(fact.round)
-    }
-
-    /// A command begins under a lock with this fencing token.
-    pub(super) fn begun(
-        &mut self,
-        scope: &Scope,
-        client: usize,
-        fence: u64,
-    ) -> Result<(), Property> {
-        let terms = &scope.clients[client];
-        let class = match terms.mode {
-            Mode::Exclusive => 0,
-            Mode::Shared => 1,
-            Mode::Slots(_) => 2,
-        };
-        let is_rival = |other: usize| (other != class || class == 0) && !terms.may_enter();
-        if (0..3).any(|other| is_rival(other) && self.begun[other] >= fence) {
-            return Err(Property::FencesGrow);
-        }
-        self.begun[class] = self.begun[class].max(fence);
-        Ok(())
+        self.clients[fact.client()].superseded == Some(fact.whose.1)
     }
 
     pub(super) fn ended(&mut self, client: usize) {
@@ -262,14 +222,14 @@ impl Monitor {
 
     /// A client dies, so that nobody has to wait for it.
     pub(super) fn died(&mut self, client: usize) {
-        let its = self.order.iter_mut().filter(|place| place.client == client);
+        let its = self.order.iter_mut().filter(|place| place.client() == client);
         its.for_each(|place| place.silent = DEAD);
     }
 
     /// All holds are being revoked.
     pub(super) fn all_revoked(&mut self, lock: &Lock) {
         for fact in facts(lock).filter(|fact| fact.deadline >= NOW && fact.is_whole) {
-            self.clients[fact.client].revoked.get_or_insert(0);
+            self.clients[fact.client()].revoked.get_or_insert(0);
         }
         self.clients.iter_mut().for_each(|watched| watched.kept = None);
     }
@@ -295,10 +255,5 @@ impl Monitor {
             watched.kept.take_if(|(until, _)| *until < NOW);
         }
         self.forgot = self.forgot.map(|ticks| ticks + 1).filter(|ticks| *ticks < 10);
-    }
-
-    pub(super) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
-        change(&mut self.granted);
-        self.begun.iter_mut().for_each(change);
     }
 }

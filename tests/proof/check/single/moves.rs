@@ -6,15 +6,14 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Pending, Phase};
-use super::connection::{Broken, Reply, Sent, What, unreachable};
+use super::connection::{Awaited, Reply, Sent, What, unreachable};
 use super::world::World;
 use crate::check::time::now;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::{End, Event, Step, Stop, Waiter};
 use rlock::rules::{
-    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Release, Renewal, Seen, Slot,
-    Ticket, Verdict,
+    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Seen, Slot, Ticket, Verdict,
 };
 
 /// Less than a lease.
@@ -42,10 +41,10 @@ impl World {
                 self.pend(index, Pending::Withdrawal(end));
                 return self.send(index, What::Leave);
             }
-            Step::End(End::Granted(lease, fence, slot)) => {
+            Step::End(End::Granted(lease, _, slot)) => {
                 return match self.clients[index].signaled {
                     true => self.release(index, lease, now()),
-                    false => self.hold(index, lease, fence.0, slot),
+                    false => self.hold(index, lease, slot),
                 };
             }
             Step::End(_) => return self.end(index),
@@ -75,15 +74,12 @@ impl World {
         }
     }
 
-    fn hold(&mut self, index: usize, lease: Lease, fence: u64, slot: Option<Slot>) {
+    fn hold(&mut self, index: usize, lease: Lease, slot: Option<Slot>) {
         let client = &mut self.clients[index];
         client.mail = false;
         client.slot = slot;
         client.phase =
             Phase::Holding(Machine::new(lease, LossPolicy::DEFAULT), Schedule::new(lease));
-        if let Err(property) = self.monitor.begun(self.course.scope, index, fence) {
-            self.course.breaks(property);
-        }
     }
 
     fn tell_supervisor(&mut self, index: usize, event: supervisor::Event, at: Instant) {
@@ -125,66 +121,61 @@ impl World {
     fn send(&mut self, index: usize, what: What) {
         let client = &mut self.clients[index];
         if client.cut {
-            return self.failed(index, unreachable(Delivery::NotSent), now());
+            return self.answered(index, now(), Err(unreachable(Delivery::NotSent)));
         }
-        let sent = Sent { client: index, round: client.round, what };
-        let late = client.connection.send(sent, now());
-        self.late.push(late);
-    }
-
-    /// What the client awaited has failed.
-    fn failed(&mut self, index: usize, failure: Failure, sent: Instant) {
-        match self.clients[index].phase.clone() {
-            Phase::Waiting(_, Pending::Answer(..)) => {
-                self.tell_waiter(index, Event::Answered { sent, answer: Err(failure) });
-            }
-            Phase::Waiting(_, Pending::Withdrawal(end)) => {
-                self.tell_waiter(index, Event::Withdrawn(end, Err(failure)));
-            }
-            Phase::Holding(..) => self.renewed(index, sent, Err(failure)),
-            Phase::Releasing(..) => self.released(index, Err(failure)),
-            // The checker itself is wrong if it fails a request that nobody sent.
-            phase => panic!("nothing was awaited in {phase:?}"),
-        }
+        client.connection.send(Sent { round: client.round, what }, now());
     }
 
     pub(super) fn read_reply(&mut self, index: usize) {
-        let Some((reply, sent)) = self.clients[index].connection.take_reply() else { return };
-        match (reply, self.clients[index].phase.clone()) {
-            // As `store::decided` does, though that gives up after many attempts.
-            (Reply::Verdict(Verdict::Again), Phase::Waiting(_, Pending::Answer(seen, arrival))) => {
-                self.ask(index, seen, arrival);
-                self.clients[index].connection.sent_at(sent);
-            }
-            (Reply::Verdict(Verdict::Answer(answer)), Phase::Waiting(..)) => {
-                self.tell_waiter(index, Event::Answered { sent, answer: Ok(answer) });
-            }
-            (Reply::Left, Phase::Waiting(_, Pending::Withdrawal(end))) => {
-                self.tell_waiter(index, Event::Withdrawn(end, Ok(())));
-            }
-            (Reply::Renewal(renewal), Phase::Holding(..)) => {
-                self.renewed(index, sent, Ok(renewal));
-            }
-            (Reply::Release(release), Phase::Releasing(..)) => {
-                self.released(index, Ok(release));
-            }
-            // A server of the checker gives no other reply.
-            (reply, phase) => panic!("{reply:?} was not awaited in {phase:?}"),
+        if let Some((reply, sent)) = self.clients[index].connection.take_reply() {
+            self.answered(index, sent, Ok(reply));
         }
     }
 
-    fn renewed(&mut self, index: usize, sent: Instant, answer: Result<Renewal, Failure>) {
-        let Phase::Holding(_, schedule) = &mut self.clients[index].phase else { return };
-        if let Some(event) = schedule.answered(sent, answer, now()) {
-            self.tell_supervisor(index, event, now());
-        }
-    }
-
-    fn released(&mut self, index: usize, answer: Result<Release, Failure>) {
-        let Phase::Releasing(attempts, again) = &mut self.clients[index].phase else { return };
-        match attempts.answered(answer, now()) {
-            Next::Done(_) | Next::Failed(_) => self.end(index),
-            Next::Again(_, at) => *again = Some(at),
+    /// What the client awaited has been answered, or has failed.
+    fn answered(&mut self, index: usize, sent: Instant, answer: Result<Reply, Failure>) {
+        // A server of the checker gives no other reply, and nothing fails that nobody sent.
+        let unawaited = |reply: Reply| -> ! { panic!("{reply:?} was not awaited") };
+        match &mut self.clients[index].phase {
+            Phase::Waiting(_, Pending::Withdrawal(end)) => {
+                let event = Event::Withdrawn(end.clone(), answer.map(drop));
+                self.tell_waiter(index, event);
+            }
+            Phase::Waiting(_, pending) => match (answer, pending) {
+                // As `store::decided` does, though that gives up after many attempts.
+                (Ok(Reply::Verdict(Verdict::Again)), Pending::Answer(seen, arrival)) => {
+                    let (seen, arrival) = (seen.clone(), *arrival);
+                    self.ask(index, seen, arrival);
+                    self.clients[index].connection.sent_at(sent);
+                }
+                (answer, _) => {
+                    let answer = answer.map(|reply| match reply {
+                        Reply::Verdict(Verdict::Answer(answer)) => answer,
+                        reply => unawaited(reply),
+                    });
+                    self.tell_waiter(index, Event::Answered { sent, answer });
+                }
+            },
+            Phase::Holding(_, schedule) => {
+                let renewal = answer.map(|reply| match reply {
+                    Reply::Renewal(renewal) => renewal,
+                    reply => unawaited(reply),
+                });
+                if let Some(event) = schedule.answered(sent, renewal, now()) {
+                    self.tell_supervisor(index, event, now());
+                }
+            }
+            Phase::Releasing(attempts, again) => {
+                let release = answer.map(|reply| match reply {
+                    Reply::Release(release) => release,
+                    reply => unawaited(reply),
+                });
+                match attempts.answered(release, now()) {
+                    Next::Done(_) | Next::Failed(_) => self.end(index),
+                    Next::Again(_, at) => *again = Some(at),
+                }
+            }
+            phase => panic!("nothing was awaited in {phase:?}"),
         }
     }
 
@@ -199,22 +190,27 @@ impl World {
             client.phase,
             Phase::Releasing(..) | Phase::Waiting(_, Pending::Withdrawal(_))
         );
-        let (late, failure, sent) = client.connection.time_out(is_undo, now());
-        self.late.push(late);
-        self.failed(index, failure, sent);
+        let sent = client.connection.time_out(is_undo).unwrap_or(now());
+        self.answered(index, sent, Err(unreachable(Delivery::Pending)));
     }
 
     pub(super) fn break_off(&mut self, index: usize) {
         let client = &mut self.clients[index];
-        let (was_asleep, cut) = (client.is_asleep(), client.cut);
-        let (late, broken) = client.connection.break_off(cut);
-        self.late.push(late);
-        match broken {
-            Broken::Failed(failure, sent) => self.failed(index, failure, sent),
-            Broken::Unnoticed if was_asleep => {
+        let was_asleep = client.is_asleep();
+        let awaited = client.connection.awaited.take();
+        client.connection.close();
+        match awaited {
+            // One that is cut off cannot repeat its request.
+            Some(Awaited { sent, again: Some(request) }) if !client.cut => {
+                client.connection.repeat(request, sent);
+            }
+            Some(Awaited { sent, .. }) => {
+                self.answered(index, sent, Err(unreachable(Delivery::Lost)));
+            }
+            None if was_asleep => {
                 self.tell_waiter(index, Event::Woken(Err(unreachable(Delivery::Lost))));
             }
-            Broken::Unnoticed | Broken::Repeated => {}
+            None => {}
         }
     }
 
@@ -260,13 +256,11 @@ impl World {
     /// The process ends. What it has sent may still arrive.
     fn stop(&mut self, index: usize, phase: Phase) {
         let client = &mut self.clients[index];
+        client.connection.close();
+        let connection = std::mem::take(&mut client.connection);
         let (round, cut) = (client.round, client.cut);
-        let late = client.connection.close();
-        *client = Client { round, phase, cut, ..Client::default() };
-        if client.has_ended() {
-            client.cut = false;
-        }
-        self.late.push(late);
+        *client = Client { round, phase, connection, cut, ..Client::default() };
+        client.cut &= !client.has_ended();
         self.monitor.ended(index);
     }
 

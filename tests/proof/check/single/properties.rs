@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use super::client::Client;
-use super::connection::{Reply, Sent};
 use super::monitor::{Call, Fact, Monitor, facts};
 use super::world::World;
-use crate::check::property::Property;
-use crate::check::scope::{stranger, whose};
+use crate::check::property::{Property, is_something_left, rivals_run, slots_are_mixed_up};
+use crate::check::scope::{is_whole, whose};
 use crate::check::search::Play;
 use crate::check::time::{NOW, TICK_MILLIS};
 use rlock::rules::model::lock::CLAIM_WINDOW;
-use rlock::rules::{HoldState, Outcome, Slot};
+use rlock::rules::{HoldState, LossPolicy};
 
 /// The one that a call breaks.
 fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Property> {
@@ -25,58 +24,31 @@ fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Property> {
 }
 
 /// Judges one call, and remembers what it did.
-pub(super) fn judge(
-    monitor: &mut Monitor,
-    call: &Call<'_>,
-    sent: Option<&Sent>,
-    reply: Option<&Reply>,
-) -> Result<(), Property> {
-    monitor.asked(call, sent, reply)?;
+pub(super) fn judge(monitor: &mut Monitor, call: &Call<'_>) -> Result<(), Property> {
+    monitor.asked(call)?;
     broken_by(monitor, call).map_or(Ok(()), Err)?;
-    monitor.executed(call, sent, reply);
+    monitor.executed(call);
     if is_back(monitor, call) { Err(Property::WhatIsOverStaysOver) } else { Ok(()) }
 }
 
 /// The one that a state breaks.
 pub(super) fn broken_in(world: &World) -> Option<Property> {
+    let (scope, running) = (world.course.scope, running(world));
+    let are_mixed_up = slots_are_mixed_up(scope, &running, |client| world.clients[client].slot);
     Property::first([
-        (Property::HoldersExcludeEachOther, rivals_run(world)),
-        (Property::EachHolderHasItsSlot, slots_are_mixed_up(world)),
+        (Property::HoldersExcludeEachOther, rivals_run(scope, &running)),
+        (Property::EachHolderHasItsSlot, are_mixed_up || numbers_differ(world)),
         (Property::ARevokedHolderStops, revoked_runs_on(world)),
-        (Property::NothingIsLeft, world.is_end() && is_something_left(world)),
+        (Property::NothingIsLeft, world.is_end() && is_something_left(&world.lock, NOW)),
     ])
 }
 
-/// Two commands run that exclude each other, or more than there are slots.
-fn rivals_run(world: &World) -> bool {
-    let running = running(world);
-    let slots = |client: usize| world.course.scope.clients[client].mode.slots();
-    running.iter().enumerate().any(|(index, &one)| {
-        let rival = |&&other: &&usize| world.course.scope.exclude_each_other(one, other);
-        let beside = running.iter().filter(|&&other| slots(other) == slots(one)).count();
-        running[..index].iter().any(|other| rival(&other))
-            || slots(one).is_some_and(|slots| beside > slots.get() as usize)
-    })
-}
-
-/// Two commands run with the same number, or one has no number from 1 to N, or not that of its
-/// hold.
-fn slots_are_mixed_up(world: &World) -> bool {
-    let most = |client: usize| {
-        let slots = world.course.scope.clients[client].mode.slots();
-        slots.and_then(|slots| Slot::new(slots.get()))
-    };
-    let running = running(world).into_iter().filter(|client| most(*client).is_some());
-    let running: Vec<usize> = running.collect();
-    let number = |client: usize| world.clients[client].slot;
-    running.iter().enumerate().any(|(index, &one)| {
-        let hold = world.lock.holds.iter().find(|hold| {
-            let (client, round, is_whole) = whose(&hold.token);
-            is_whole && (client, round) == (one, world.clients[one].round)
-        });
-        !(Slot::new(1)..=most(one)).contains(&number(one))
-            || hold.is_some_and(|hold| hold.slot != number(one))
-            || running[..index].iter().any(|&other| number(other) == number(one))
+/// A command runs with another number than that of its hold.
+fn numbers_differ(world: &World) -> bool {
+    world.lock.holds.iter().any(|hold| {
+        let (index, round) = whose(&hold.token);
+        let client = &world.clients[index];
+        is_whole(&hold.token) && client.round == round && client.holds() && client.slot != hold.slot
     })
 }
 
@@ -87,13 +59,9 @@ fn slots_are_mixed_up(world: &World) -> bool {
 /// message that was late or lost may cost the old holder a tick more. An old holder that is cut off
 /// or paused stops only with its lease.
 fn running(world: &World) -> Vec<usize> {
-    let grace = |client: usize| {
-        let ttl = world.course.scope.ttl(client);
-        if world.is_cut_or_paused() {
-            ttl
-        } else {
-            ttl / 3 + kill_after(ttl) + millis(world.slack())
-        }
+    let grace = |client: usize| match world.is_cut_or_paused() {
+        true => world.course.scope.ttl(client),
+        false => world.grace(client),
     };
     let running = (0..world.clients.len())
         .filter(|client| world.clients[*client].holds() && !world.clients[*client].overslept());
@@ -108,11 +76,8 @@ fn running(world: &World) -> Vec<usize> {
 /// or lost may cost a tick more; a client that is paused or cut off only has to stop with its
 /// lease.
 fn revoked_runs_on(world: &World) -> bool {
-    let is_late = |index: usize, ticks: u8| {
-        let ttl = world.course.scope.ttl(index);
-        let grace = ttl / 3 + kill_after(ttl) + millis(world.slack());
-        !world.is_cut_or_paused() && millis(ticks) > grace
-    };
+    let is_late =
+        |client: usize, ticks: u8| !world.is_cut_or_paused() && millis(ticks) > world.grace(client);
     let clients = world.clients.iter().zip(&world.monitor.clients).enumerate();
     clients
         .filter(|(_, (client, _))| client.holds())
@@ -132,13 +97,12 @@ fn fence_does_not_grow(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// owner holds is allowed to overtake.
 fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
     let granted: Vec<Fact> = call.granted().collect();
-    granted.iter().filter(|fact| !call.scope.clients[fact.client].may_enter()).any(|fact| {
-        let of = |client: usize, fact: &Fact| client == fact.client;
-        let earlier = monitor.order.iter().take_while(|place| !of(place.client, fact));
-        let is_granted = |client| granted.iter().any(|fact| of(client, fact));
+    granted.iter().filter(|fact| !call.scope.clients[fact.client()].may_enter()).any(|fact| {
+        let earlier = monitor.order.iter().take_while(|place| place.client() != fact.client());
+        let is_granted = |client| granted.iter().any(|fact| fact.client() == client);
         let mut earlier = earlier.filter(|place| place.counts(call.scope));
-        let is_next = call.scope.clients[fact.client].is_next();
-        earlier.any(|place| !is_granted(place.client) && place.precedes(call.scope, is_next))
+        let is_next = call.scope.clients[fact.client()].is_next();
+        earlier.any(|place| !is_granted(place.client()) && place.precedes(call.scope, is_next))
     })
 }
 
@@ -146,12 +110,11 @@ fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// grant that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
 fn lasts_too_long(call: &Call<'_>) -> bool {
     facts(call.after).any(|fact| {
-        let at_least = call.scope.clients[fact.client].requests[0].at_least;
-        let longest = call.scope.ttl(fact.client).max(at_least).as_millis() as u64;
-        let is_caller = call.caller == Some((fact.client, fact.round));
-        let old = call.before.iter().find(|old| {
-            (old.client, old.round, old.is_whole) == (fact.client, fact.round, fact.is_whole)
-        });
+        let at_least = call.scope.clients[fact.client()].requests[0].at_least;
+        let longest = call.scope.ttl(fact.client()).max(at_least).as_millis() as u64;
+        let is_caller = call.request.is_some_and(|(whose, ..)| whose == fact.whose);
+        let mut old = call.before.iter();
+        let old = old.find(|old| (old.whose, old.is_whole) == (fact.whose, fact.is_whole));
         let limit = match old {
             _ if is_caller || !fact.is_whole => NOW + longest,
             Some(old) => old.deadline,
@@ -165,7 +128,7 @@ fn is_granted_too_early(monitor: &Monitor, call: &Call<'_>) -> bool {
     call.granted().any(|fact| {
         monitor.clients.iter().enumerate().any(|(other, watched)| {
             let kept = watched.kept.is_some_and(|(until, is_claimed)| is_claimed && until >= NOW);
-            other != fact.client && call.scope.exclude_each_other(other, fact.client) && kept
+            other != fact.client() && call.scope.exclude_each_other(other, fact.client()) && kept
         })
     })
 }
@@ -174,34 +137,26 @@ fn is_granted_too_early(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// it keeps others out and nothing more.
 fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
     let is_over = |token: &str| {
-        let (client, round, is_whole) = whose(token);
-        is_whole && monitor.clients[client].over >> round & 1 == 1
+        let (client, round) = whose(token);
+        is_whole(token) && monitor.clients[client].over >> round & 1 == 1
     };
     call.after.queue.iter().any(|waiter| is_over(&waiter.token))
         || (call.after.holds.iter())
             .any(|hold| hold.status != HoldState::Cooling && is_over(&hold.token))
 }
 
-/// All clients have ended, and all leases have expired. The next call must find the lock free.
-fn is_something_left(world: &World) -> bool {
-    let mut lock = world.lock.clone();
-    lock.at(NOW).release(&stranger(), Outcome::Unknown);
-    !lock.holds.is_empty()
-        || !lock.queue.is_empty()
-        || lock.guard.is_some()
-        || lock.written.is_some()
-        || lock.notified.is_some()
-        || lock.mode.is_some()
-}
-
 impl World {
-    /// How many times a renewal may have been late or lost so far. A slow clock makes it late too.
-    /// The first loss of the server's data does not count: what it costs is known.
-    fn slack(&self) -> u8 {
+    /// How long a command may run on without its hold: until the next renewal, and the time that it
+    /// then has to end, as the supervisor limits it. It may be a tick longer for each renewal that
+    /// was late or lost, also because of a slow clock. The first loss of the server's data does not
+    /// count: what it costs is known.
+    fn grace(&self, client: usize) -> Duration {
+        let ttl = self.course.scope.ttl(client);
+        let kill_after = LossPolicy::DEFAULT.kill_after.min(ttl / 3);
         let used = |letter| self.course.used(letter);
         let losses = used('f') + used('t');
-        let lag = self.course.scope.lag();
-        used('d') + used('b') + used('r') + losses.saturating_sub(1) + lag
+        let late = used('d') + used('b') + used('r') + losses.saturating_sub(1);
+        ttl / 3 + kill_after + millis(late + self.course.scope.lag())
     }
 
     /// Whether a client has been cut off or paused so far.
@@ -215,14 +170,14 @@ impl World {
     /// help. A waiter whose clock is slow does all of it a tick later.
     pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
         let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
-        let queued = self.monitor.order.iter().map(|place| place.client);
+        let queued = self.monitor.order.iter().map(|place| place.client());
         let is_unused = facts(&self.lock).all(|fact| {
-            let client = &self.clients[fact.client];
-            let is_its_own = fact.is_whole && client.round == fact.round;
+            let client = &self.clients[fact.client()];
+            let is_its_own = fact.is_whole && client.round == fact.whose.1;
             let sleeps_on_it = waits(client) && is_its_own && client.load() == 0;
             fact.deadline < NOW || sleeps_on_it
         });
-        let granted = facts(&self.lock).map(|fact| fact.client);
+        let granted = facts(&self.lock).map(|fact| fact.client());
         let idle = is_unused
             && !self.is_foreign()
             && queued.chain(granted).any(|client| waits(&self.clients[client]))
@@ -245,9 +200,4 @@ impl World {
 
 fn millis(ticks: u8) -> Duration {
     Duration::from_millis(u64::from(ticks) * TICK_MILLIS)
-}
-
-/// The time that a command has to end, as the supervisor limits it.
-fn kill_after(ttl: Duration) -> Duration {
-    rlock::rules::policy::LossPolicy::DEFAULT.kill_after.min(ttl / 3)
 }

@@ -11,9 +11,8 @@ use rlock::rules::{Answer, Request, Revocation, Verdict};
 
 impl World {
     /// The server executes a request.
-    pub(super) fn execute(&mut self, sent: &Sent) -> Reply {
-        let terms = &self.course.scope.clients[sent.client];
-        let request = &terms.requests[usize::from(sent.round)];
+    pub(super) fn execute(&mut self, index: usize, sent: &Sent) -> Reply {
+        let request = &self.course.scope.clients[index].requests[usize::from(sent.round)];
         let before: Vec<Fact> = facts(&self.lock).collect();
         let mut calls = Calls { lock: &mut self.lock, now: NOW };
         let reply = match &sent.what {
@@ -29,10 +28,10 @@ impl World {
             }
         };
         let is_granted = matches!(reply, Reply::Verdict(Verdict::Answer(Answer::Granted { .. })));
-        self.judge(&before, Some(sent), Some(&reply));
+        self.judge(&before, Some(((index, sent.round), &sent.what, &reply)));
         self.deliver_mail();
         if is_granted || sent.what == What::Leave {
-            let client = &mut self.clients[sent.client];
+            let client = &mut self.clients[index];
             client.mail &= client.round != sent.round;
         }
         reply
@@ -42,19 +41,18 @@ impl World {
         let before: Vec<Fact> = facts(&self.lock).collect();
         self.monitor.all_revoked(&self.lock);
         Calls { lock: &mut self.lock, now: NOW }.revoke(revocation);
-        self.judge(&before, None, None);
+        self.judge(&before, None);
         self.deliver_mail();
     }
 
     /// Judges a call of the server.
-    fn judge(&mut self, before: &[Fact], sent: Option<&Sent>, reply: Option<&Reply>) {
+    fn judge(&mut self, before: &[Fact], request: Option<((usize, u8), &What, &Reply)>) {
         let Self { course, clients, lock: after, monitor, .. } = self;
-        let caller = sent.map(|sent| (sent.client, sent.round));
-        let is_alive = caller.is_none_or(|(client, round)| {
+        let is_alive = request.is_none_or(|((client, round), ..)| {
             clients[client].round == round && !clients[client].has_ended()
         });
-        let call = Call { scope: course.scope, caller, is_alive, before, after };
-        if let Err(property) = properties::judge(monitor, &call, sent, reply) {
+        let call = Call { scope: course.scope, request, is_alive, before, after };
+        if let Err(property) = properties::judge(monitor, &call) {
             course.breaks(property);
         }
     }
@@ -62,7 +60,7 @@ impl World {
     /// Puts what the last call has sent into mailboxes.
     fn deliver_mail(&mut self) {
         for mail in std::mem::take(&mut self.lock.mail) {
-            let (client, round, _) = whose(&mail.token);
+            let (client, round) = whose(&mail.token);
             if self.clients[client].round == round {
                 self.clients[client].mail = true;
             }
@@ -72,10 +70,10 @@ impl World {
     pub(super) fn restart(&mut self) {
         self.monitor.shaken = true;
         // What the old process had not executed is lost with it.
-        self.late.clear();
         for index in 0..self.clients.len() {
             self.clients[index].connection.requests.clear();
             self.break_off(index);
+            self.clients[index].connection.late.clear();
         }
     }
 }

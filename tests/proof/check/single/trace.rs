@@ -1,38 +1,27 @@
 //! What readers see of a client.
 
-use std::fmt;
-
 use super::client::{Client, Pending, Phase};
-use crate::check::time::now;
-use crate::check::trace::brief;
+use crate::check::trace::{brief, until};
 
-impl fmt::Display for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.phase {
-            Phase::Idle => f.write_str("not started"),
-            Phase::Waiting(_, Pending::Answer(..)) => f.write_str("asks"),
-            Phase::Waiting(_, Pending::Sleep(until)) => {
-                write!(f, "sleeps for {:?}", until.since(now()))
-            }
-            Phase::Waiting(_, Pending::Rest(until)) => {
-                write!(f, "rests for {:?}", until.since(now()))
-            }
-            Phase::Waiting(_, Pending::Withdrawal(_)) => f.write_str("withdraws"),
-            Phase::Holding(machine, _) => {
-                let left = machine.lease().deadline().since(now());
-                write!(f, "its command runs, lease of {left:?}")
-            }
-            Phase::Releasing(..) => f.write_str("releases"),
-            Phase::Ended => f.write_str("ended"),
-            Phase::Crashed => f.write_str("dead"),
-        }?;
-        for sent in &self.connection.requests {
-            write!(f, "; to the server: {}", brief(&sent.what))?;
-        }
-        if let Some(reply) = &self.connection.reply {
-            write!(f, "; from the server: {}", brief(reply))?;
-        }
-        let marks = [(self.mail, "mail"), (self.paused, "paused"), (self.cut, "cut off")];
-        marks.iter().filter(|(is, _)| *is).try_for_each(|(_, mark)| write!(f, "; {mark}"))
-    }
+pub(super) fn client_line(client: &Client) -> String {
+    let state = match &client.phase {
+        Phase::Idle => "not started".into(),
+        Phase::Waiting(_, Pending::Answer(..)) => "asks".into(),
+        Phase::Waiting(_, Pending::Sleep(end)) => until("sleeps", *end),
+        Phase::Waiting(_, Pending::Rest(end)) => until("rests", *end),
+        Phase::Waiting(_, Pending::Withdrawal(_)) => "withdraws".into(),
+        Phase::Holding(machine, _) => until("may run its command", machine.lease().deadline()),
+        Phase::Releasing(..) => "releases".into(),
+        Phase::Ended => "ended".into(),
+        Phase::Crashed => "dead".into(),
+    };
+    let connection = &client.connection;
+    let sent = connection.requests.iter().map(|sent| format!("sends {}", brief(&sent.what)));
+    let late = connection.late.iter().flatten();
+    let late = late.map(|sent| format!("late: {}", brief(&sent.what)));
+    let reply = connection.reply.iter().map(|reply| format!("reply: {}", brief(reply)));
+    let marks = [(client.mail, "mail"), (client.paused, "paused"), (client.cut, "cut off")];
+    let marks = marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.into());
+    let all = [state].into_iter().chain(sent).chain(late).chain(reply).chain(marks);
+    all.collect::<Vec<String>>().join("; ")
 }

@@ -2,26 +2,25 @@
 //! them, and what can happen next.
 
 use super::client::{Client, Phase};
-use super::connection::Sent;
 use super::monitor::Monitor;
 use super::properties::broken_in;
+use super::trace::client_line;
 use crate::check::action::{Action, Faults, Turn};
-use crate::check::lock::{overwrite, rebase};
+use crate::check::lock::rebase;
 use crate::check::property::Property;
 use crate::check::scope::{Scope, whose};
 use crate::check::search::{Course, Play};
 use crate::check::time::{NOW, TICK_MILLIS, now};
-use crate::check::trace::{brief, letter, shown};
+use crate::check::trace::{letter, shown};
 use rlock::rules::Revocation;
 use rlock::rules::model::Lock;
+use rlock::rules::model::lock::Guard;
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct World {
     pub(super) course: Course,
     pub(super) lock: Lock,
     pub(super) clients: Vec<Client>,
-    /// What old connections still carry, in order on each.
-    pub(super) late: Vec<Vec<Sent>>,
     pub(super) monitor: Monitor,
 }
 
@@ -48,7 +47,6 @@ impl Play for World {
             course: Course::new(scope),
             lock: Lock::default(),
             clients: vec![Client::default(); count],
-            late: Vec::new(),
             monitor: Monitor::new(count),
         }
     }
@@ -86,12 +84,11 @@ impl Play for World {
                 (Fault('n'), client.is_at_work() && !client.cut),
             ];
             turns.extend(Turn::possible(index, 0, client_turns));
-        }
-        for (index, requests) in self.late.iter().enumerate() {
-            let client = requests.first().map(|sent| sent.client).unwrap_or_default();
-            let is_any = !requests.is_empty();
-            let either = [(ExecuteLate, is_any), (LoseLate, is_any)];
-            turns.extend(Turn::possible(client, index, either));
+            for (old, requests) in client.connection.late.iter().enumerate() {
+                let is_any = !requests.is_empty();
+                let either = [(ExecuteLate, is_any), (LoseLate, is_any)];
+                turns.extend(Turn::possible(index, old, either));
+            }
         }
         let is_used = !self.lock.holds.is_empty() || self.lock.guard.is_some();
         let is_foreign = self.is_foreign();
@@ -120,7 +117,7 @@ impl Play for World {
             Action::Start => self.start_client(index),
             Action::Execute => {
                 let (sent, awaited) = self.clients[index].connection.next_request();
-                let reply = self.execute(&sent);
+                let reply = self.execute(index, &sent);
                 if awaited {
                     self.clients[index].connection.reply = Some(reply);
                 }
@@ -130,10 +127,10 @@ impl Play for World {
             Action::Finish => self.end_command(index, now()),
             Action::TimeOut => self.time_out(index),
             Action::ExecuteLate => {
-                let sent = self.late[old].remove(0);
-                self.execute(&sent);
+                let sent = self.clients[index].connection.late[old].remove(0);
+                self.execute(index, &sent);
             }
-            Action::LoseLate => drop(self.late.remove(old)),
+            Action::LoseLate => drop(self.clients[index].connection.late.remove(old)),
             Action::Resume => self.resume(index),
             Action::Reconnect => self.clients[index].cut = false,
             Action::ToolLeaves => {
@@ -155,7 +152,7 @@ impl Play for World {
             Action::Fault('k') => {
                 self.monitor.idle = 0;
                 self.monitor.all_revoked(&self.lock);
-                overwrite(&mut self.lock, None);
+                self.lock.guard = Some(Guard { value: "theirs".into(), until: None });
             }
             Action::Fault('r') => self.restart(),
             Action::Fault('f' | 't') => {
@@ -196,9 +193,9 @@ impl Play for World {
             outer_ended && is_idle && self.course.scope.clients[index].has('i')
         };
         let mut clients = self.clients.iter().enumerate();
-        self.late.is_empty()
-            && clients.all(|(index, client)| client.has_ended() || never_starts(index))
-            && self.lock.is_unused_since(NOW)
+        clients.all(|(index, client)| {
+            client.connection.late.is_empty() && (client.has_ended() || never_starts(index))
+        }) && self.lock.is_unused_since(NOW)
             && !self.is_foreign()
     }
 
@@ -206,20 +203,11 @@ impl Play for World {
         !matches!(self.clients[client].phase, Phase::Idle)
     }
 
-    fn name_of(&self, server: usize) -> usize {
-        server
-    }
-
     fn lines(&self) -> Vec<String> {
         let clients = self.clients.iter().enumerate();
-        let clients = clients.map(|(index, client)| format!("{}: {client}", letter(index)));
-        let late: Vec<String> = self.late.iter().flatten().map(brief).collect();
-        clients
-            .chain([
-                format!("server: {}", shown(&self.lock, NOW)),
-                format!("old connections: {}", late.join("; ")),
-            ])
-            .collect()
+        let clients =
+            clients.map(|(index, client)| format!("{}: {}", letter(index), client_line(client)));
+        clients.chain([format!("server: {}", shown(&self.lock, NOW))]).collect()
     }
 }
 
@@ -253,7 +241,7 @@ impl World {
     /// Whether no hold is in use, so that all may be revoked at once.
     fn are_holders_dead(&self) -> bool {
         self.lock.holds.iter().all(|hold| {
-            let (client, round, _) = whose(&hold.token);
+            let (client, round) = whose(&hold.token);
             let client = &self.clients[client];
             client.round > round || client.has_ended() || hold.renewed.is_none()
         })
