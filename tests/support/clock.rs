@@ -27,11 +27,12 @@ impl Clock {
         Self { variable: "CLOCK", file: file.to_owned() }
     }
 
-    /// Sets by how many microseconds the clock is ahead.
-    pub fn set_ahead(&self, micros: i64) {
+    /// Sets the clock forward by so many milliseconds, or back.
+    pub fn step(&self, millis: i64) {
+        let ahead = i64::from_le_bytes(fs::read(&self.file).unwrap().try_into().unwrap());
         // Programs have mapped the file, so it must not become empty.
         let file = fs::File::options().write(true).open(&self.file).unwrap();
-        file.write_all_at(&micros.to_le_bytes(), 0).unwrap();
+        file.write_all_at(&(ahead + millis * 1_000).to_le_bytes(), 0).unwrap();
     }
 
     /// Lets a command use this clock.

@@ -97,8 +97,36 @@ impl Cluster {
         self.nodes[node].cli(&["CLUSTER", "MYID"])
     }
 
-    pub fn count(&self) -> usize {
-        self.nodes.len()
+    pub fn nodes(&self) -> &[Server] {
+        &self.nodes
+    }
+
+    /// Grows with every failover.
+    pub fn epoch(&self) -> u64 {
+        let told = self.nodes[0].cli(&["CLUSTER", "INFO"]);
+        let epoch = told.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"));
+        epoch.unwrap().trim().parse().unwrap()
+    }
+
+    /// Lets the replica of this living master take over.
+    pub fn fail_over(&self, master: usize) {
+        let port = self.nodes[master].port().to_string();
+        let is_its = |node: &&Server| {
+            let role = node.cli(&["ROLE"]);
+            role.starts_with("slave") && role.lines().nth(2) == Some(&port)
+        };
+        let replica = self.nodes.iter().find(is_its).expect("a replica");
+        replica.cli(&["CLUSTER", "FAILOVER"]);
+        until("the replica is the master", || replica.cli(&["ROLE"]).starts_with("master"));
+    }
+
+    /// Waits until a replica has taken over from this master, which does not answer.
+    pub fn await_failover(&self, from: usize) {
+        let asked = &self.nodes[usize::from(from == 0)];
+        until("the replica has taken over", || {
+            self.masters_but(from).len() == 3
+                && asked.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+        });
     }
 
     pub fn masters(&self) -> Vec<usize> {

@@ -232,7 +232,7 @@ pub fn rlock<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command
 }
 
 /// A program that does not inherit the settings in the environment of the tests.
-fn without_settings(program: &str) -> Command {
+pub fn without_settings(program: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RLOCK_") {

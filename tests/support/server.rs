@@ -181,9 +181,9 @@ impl Server {
         send_signal(self.process(), signal);
     }
 
-    /// Sets by how many microseconds its clock is ahead, if it was started with one.
-    pub fn set_clock(&self, ahead: i64) {
-        self.redis().clock.as_ref().expect("a clock of its own").set_ahead(ahead);
+    /// Sets its clock forward by so many milliseconds, or back, if it was started with one.
+    pub fn step_clock(&self, millis: i64) {
+        self.redis().clock.as_ref().expect("a clock of its own").step(millis);
     }
 
     /// Kills the server, which loses its data.

@@ -29,31 +29,8 @@ pub enum Whom {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// SIGSTOP to the server or the master.
-    Freeze,
-    /// Of a quorum.
-    FreezeServer(usize),
-    /// Sentinel: any replica.
-    FreezeReplica,
-    RestartEmpty(usize),
-    RestartWithData,
-    /// Of a quorum: down for a while, then without its data.
-    KillServer(usize),
-    /// Of a quorum: it answers each request with an error.
-    RefuseServer(usize),
-    KillMaster,
-    /// Cluster: the replica takes over from a living master.
-    FailOver,
-    MoveSlot,
-    /// All sentinels of the mask but the first, which the rounds themselves need.
-    StopSentinels(u64),
-    /// Deletes all data; on `local:`, all files.
-    Flush,
-    DeleteKey,
-    DeleteKeyOf(usize),
-    KillConnections,
-    /// Sets the clock of a server forward by so many milliseconds, or back.
-    StepClock(usize, i64),
+    /// By the number of the server. With replicas, it is the master of the lock instead.
+    OnServer(usize, Hit),
     /// Cuts each worker off from servers that may be others for each.
     Part(Wires),
     /// One way.
@@ -67,6 +44,26 @@ pub enum What {
     Revoke,
     /// `release --force --now`
     Free,
+}
+
+/// What happens to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    Freeze,
+    /// A server of a quorum is down for a while; a master is replaced.
+    Down,
+    RestartEmpty,
+    RestartWithData,
+    /// It answers each request with an error.
+    Refuse,
+    /// Cluster: the replica takes over from a living master.
+    FailOver,
+    /// Deletes all data; on `local:`, all files.
+    Flush,
+    DeleteKey,
+    KillConnections,
+    /// By so many milliseconds, forward or back.
+    StepClock(i64),
 }
 
 /// What a fault may cause.
@@ -97,74 +94,26 @@ pub enum Effect {
     Terminates(usize),
 }
 
-impl What {
-    /// The name in the table of counts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Freeze | Self::FreezeServer(_) => "server frozen",
-            Self::FreezeReplica => "replica frozen",
-            Self::RestartEmpty(_) => "server restarted empty",
-            Self::RestartWithData => "server restarted with its data",
-            Self::KillServer(_) => "server killed for a while",
-            Self::RefuseServer(_) => "server refusing",
-            Self::KillMaster => "master killed",
-            Self::FailOver => "failover requested",
-            Self::MoveSlot => "slot moved",
-            Self::StopSentinels(_) => "sentinels frozen",
-            Self::Flush => "all data deleted",
-            Self::DeleteKey | Self::DeleteKeyOf(_) => "key deleted",
-            Self::KillConnections => "connections killed",
-            Self::StepClock(_, millis) if millis > 0 => "clock set forward",
-            Self::StepClock(..) => "clock set back",
-            Self::Part(_) => "network partitioned",
-            Self::Delay(..) => "network slow",
-            Self::BreakReply(..) => "reply broken off",
-            Self::Stop(_) => "rlock stopped",
-            Self::Kill(_) => "rlock killed",
-            Self::Terminate(_) => "rlock terminated",
-            Self::Revoke => "release --force",
-            Self::Free => "release --force --now",
-        }
+impl Hit {
+    /// Whether the server does not answer until the fault ends.
+    pub fn lasts(self) -> bool {
+        matches!(self, Self::Freeze | Self::Down | Self::Refuse)
     }
+}
 
+impl What {
     /// Whether the fault has a length.
     pub fn lasts(self) -> bool {
-        matches!(
-            self,
-            Self::Freeze
-                | Self::FreezeServer(_)
-                | Self::FreezeReplica
-                | Self::KillServer(_)
-                | Self::RefuseServer(_)
-                | Self::KillMaster
-                | Self::MoveSlot
-                | Self::StopSentinels(_)
-                | Self::Part(_)
-                | Self::Delay(..)
-                | Self::Stop(_)
-        )
-    }
-
-    /// Whether a replica may take over from a master that does not answer.
-    pub fn may_replace_master(self, kind: Kind) -> bool {
         match self {
-            Self::KillMaster => true,
-            Self::Freeze => kind.replicas() > 0,
+            Self::OnServer(_, hit) => hit.lasts(),
+            Self::Part(_) | Self::Delay(..) | Self::Stop(_) => true,
             _ => false,
         }
     }
 
-    /// Whether masters change on purpose, and the old one takes part.
-    pub fn is_orderly(self) -> bool {
-        matches!(self, Self::FailOver | Self::MoveSlot)
-    }
-
-    /// Whether a server or its network fails.
-    pub fn hits_a_server(self) -> bool {
-        !matches!(
-            self,
-            Self::Stop(_) | Self::Kill(_) | Self::Terminate(_) | Self::Revoke | Self::Free
-        )
+    /// Whether a replica may take over from a master that does not answer.
+    pub fn may_replace_master(self, kind: Kind) -> bool {
+        kind.replicas() > 0 && matches!(self, Self::OnServer(_, Hit::Freeze | Hit::Down))
     }
 
     /// Whether the fault can be felt by this worker.
@@ -175,5 +124,14 @@ impl What {
             }
             _ => true,
         }
+    }
+
+    /// The name without the numbers.
+    pub fn name(self) -> String {
+        let shown = match self {
+            Self::OnServer(_, hit) => format!("{hit:?}"),
+            _ => format!("{self:?}"),
+        };
+        shown.split('(').next().unwrap_or_default().to_owned()
     }
 }

@@ -1,7 +1,5 @@
 //! The kinds of servers.
 
-use std::time::Duration;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Server,
@@ -13,26 +11,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] = [
-        Self::Server,
-        Self::Files,
-        Self::Sentinel,
-        Self::Cluster,
-        Self::Quorum(3),
-        Self::Quorum(5),
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "one server",
-            Self::Files => "local:",
-            Self::Sentinel => "Sentinel",
-            Self::Cluster => "a cluster",
-            Self::Quorum(3) => "a quorum of three",
-            Self::Quorum(_) => "a quorum of five",
-        }
-    }
-
     /// Of each master.
     pub fn replicas(self) -> u64 {
         match self {
@@ -40,6 +18,11 @@ impl Kind {
             Self::Cluster => 1,
             _ => 0,
         }
+    }
+
+    /// Whether each worker has a network of its own.
+    pub fn has_wires(self) -> bool {
+        matches!(self, Self::Server | Self::Quorum(_))
     }
 
     pub fn is_quorum(self) -> bool {
@@ -52,16 +35,6 @@ impl Kind {
             Self::Quorum(servers) => servers,
             _ => 1,
         }
-    }
-
-    /// Whether the clock of this server is far ahead.
-    pub fn is_ahead(self, server: usize) -> bool {
-        self == Self::Quorum(5) && server == 0
-    }
-
-    /// How far the clock of this server is ahead when it starts.
-    pub fn ahead(self, server: usize) -> Duration {
-        Duration::from_secs(if self.is_ahead(server) { 2 * 24 * 3_600 } else { 0 })
     }
 
     /// How many servers may fail at once.

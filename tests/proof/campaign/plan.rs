@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use super::faults::{Effect, Fault, WORKERS, What, Whom};
+use super::faults::{Effect, Fault, Hit, WORKERS, What, Whom};
 use super::kind::Kind;
 use crate::support::random::Random;
-
-/// The time between two requests of a stream: shorter than a dead waiter's turn lasts.
-const STREAM: Duration = Duration::from_millis(900);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -16,22 +13,6 @@ pub enum Mode {
     Slots(usize),
     /// Exclusive, and open to commands of the same owner.
     Reentrant(u64),
-}
-
-/// How a worker holds its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    Exec,
-    /// A script with `acquire --while-pid`.
-    WhilePid,
-}
-
-/// How long a worker waits for its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitLimit {
-    Forever,
-    For(Duration),
-    None,
 }
 
 /// The clocks of a client, which may be others than those of its host.
@@ -48,16 +29,16 @@ pub enum Clocks {
 pub struct Work {
     pub clocks: Clocks,
     pub mode: Mode,
-    pub style: Style,
-    pub limit: WaitLimit,
+    /// A script with `acquire --while-pid`, and not `exec`.
+    pub is_script: bool,
+    /// How long it waits for the lock at most.
+    pub limit: Option<Duration>,
     pub ttl: Duration,
     pub at_least: Option<Duration>,
     /// How long the command runs.
     pub lasting: Duration,
     /// Whether the command ignores SIGTERM.
     pub stubborn: bool,
-    /// How many replicas each grant and renewal waits for.
-    pub min_replicas: u64,
     /// `--next`
     pub next: bool,
     /// When it starts, from the start of the round. Ignored if the round is staged.
@@ -80,12 +61,6 @@ fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + random.below(to - from))
 }
 
-/// A step of a clock, in milliseconds.
-fn step(random: &mut Random) -> i64 {
-    let millis = 100 + random.below(4_900).cast_signed();
-    if random.below(2) == 0 { millis } else { -millis }
-}
-
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[random.below(from.len() as u64) as usize]
 }
@@ -97,24 +72,26 @@ impl Plan {
             What::Stop(_) => Effect::Stops(worker),
             What::Kill(_) => Effect::Kills(worker),
             What::Terminate(_) => Effect::Terminates(worker),
-            What::Revoke | What::DeleteKey => Effect::Revokes,
+            What::Revoke => Effect::Revokes,
             What::Free => Effect::Frees,
-            What::KillConnections | What::BreakReply(..) => Effect::Breaks,
-            What::Flush => Effect::Loses,
-            What::StepClock(server, _) if self.kind.is_quorum() => Effect::FailsOne(server),
-            What::StepClock(_, millis) if millis > 0 => Effect::Hurries,
-            What::StepClock(..) => Effect::Prolongs,
-            What::FreezeServer(server)
-            | What::KillServer(server)
-            | What::RefuseServer(server)
-            | What::DeleteKeyOf(server) => Effect::FailsOne(server),
+            What::BreakReply(..) => Effect::Breaks,
             What::Part(wires) if self.kind.is_quorum() => Effect::Parts(wires),
-            What::RestartEmpty(server) if self.kind.is_quorum() => Effect::FailsOne(server),
-            What::RestartEmpty(_) => Effect::Loses,
-            _ if what.may_replace_master(self.kind) && !self.survives_failovers() => {
-                Effect::FailsOver
-            }
-            _ => Effect::Delays,
+            What::Part(_) | What::Delay(..) => Effect::Delays,
+            What::OnServer(server, _) if self.kind.is_quorum() => Effect::FailsOne(server),
+            What::OnServer(_, hit) => match hit {
+                Hit::KillConnections => Effect::Breaks,
+                Hit::DeleteKey => Effect::Revokes,
+                Hit::Flush | Hit::RestartEmpty => Effect::Loses,
+                Hit::StepClock(0..) => Effect::Hurries,
+                Hit::StepClock(_) => Effect::Prolongs,
+                // Locks survive a failover to any replica if all have confirmed them.
+                _ if what.may_replace_master(self.kind)
+                    && self.min_replicas < self.kind.replicas() =>
+                {
+                    Effect::FailsOver
+                }
+                _ => Effect::Delays,
+            },
         }
     }
 
@@ -126,11 +103,6 @@ impl Plan {
         }
         let longest = |work: &Work| work.ttl.max(work.at_least.unwrap_or_default());
         self.works.iter().map(longest).max().unwrap_or_default() + Duration::from_secs(2)
-    }
-
-    /// Whether locks survive a failover to any replica.
-    pub fn survives_failovers(&self) -> bool {
-        self.min_replicas == self.kind.replicas()
     }
 
     pub fn new(kind: Kind, seed: u64) -> Self {
@@ -149,10 +121,10 @@ impl Plan {
             let ttl = common.unwrap_or_else(|| millis(random, 1_000, longest));
             let first = number == 0;
             let limit = match random.below(8) {
-                _ if staged || first => WaitLimit::Forever,
-                0 => WaitLimit::None,
-                1 | 2 => WaitLimit::For(millis(random, 500, 4_000)),
-                _ => WaitLimit::Forever,
+                _ if staged || first => None,
+                0 => Some(Duration::ZERO),
+                1 | 2 => Some(millis(random, 500, 4_000)),
+                _ => None,
             };
             // The first one runs beyond its lease, so that a fault can make it lose the lock.
             let lasting = match first {
@@ -161,40 +133,25 @@ impl Plan {
             };
             Work {
                 clocks: match random.below(8) {
-                    0 => Clocks::Wall,
+                    // All clients of local files have the time of day of one host.
+                    0 if kind != Kind::Files => Clocks::Wall,
                     1 => Clocks::Boot,
                     _ => Clocks::OfHost,
                 },
                 mode: pick(random, &modes),
-                style: pick(random, &[Style::Exec, Style::Exec, Style::Exec, Style::WhilePid]),
+                is_script: random.below(4) == 0,
                 limit,
                 ttl,
                 at_least: (random.below(6) == 0).then(|| millis(random, 200, 2_000)),
                 lasting,
                 stubborn: random.below(2) == 0,
-                min_replicas,
                 next: !first && random.below(6) == 0,
                 start: if first { Duration::ZERO } else { millis(random, 0, 2_500) },
             }
         });
-        let mut works: Vec<Work> = works.collect();
-        let mut faults = Self::faults(kind, random, works.len() as u64);
-        if !staged && works.len() > 3 && random.below(4) == 0 {
-            faults.push(Self::stream(&mut works));
-        }
+        let works: Vec<Work> = works.collect();
+        let faults = Self::faults(kind, random, works.len() as u64);
         Self { kind, seed, staged, min_replicas, works, faults }
-    }
-
-    /// Lets the second worker die in the queue, and all later ones pass it with `--next`. Returns its
-    /// death.
-    fn stream(works: &mut [Work]) -> Fault {
-        for (number, work) in (0..).zip(works.iter_mut().skip(1)) {
-            work.start = Duration::from_millis(100) + number * STREAM;
-            work.next = number > 0;
-        }
-        works[1].limit = WaitLimit::Forever;
-        let what = What::Kill(Whom::Worker(1));
-        Fault { what, at: STREAM, lasting: Duration::ZERO }
     }
 
     /// The modes of the workers of one round. Most rounds are about exclusion.
@@ -214,107 +171,76 @@ impl Plan {
 
     fn faults(kind: Kind, random: &mut Random, workers: u64) -> Vec<Fault> {
         let servers = kind.servers() as u64;
-        // Of a quorum, most workers keep a majority.
-        let wires = |random: &mut Random| {
-            let rare = |random: &mut Random| match kind.is_quorum() {
-                true => random.below(1 << servers),
-                false => 1,
-            };
-            std::array::from_fn(|_| random.below(1 << servers) & rare(random))
-        };
         // All faults hit the same minority, except restarts.
         let first = random.below(servers);
         let minority = (first..).take(kind.minority()).map(|server| (server % servers) as usize);
-        let mut minority: Vec<usize> = minority.collect();
-        // A server whose clock is far ahead is one of them.
-        let has_clocks = (0..kind.servers()).any(|server| kind.is_ahead(server));
-        if has_clocks && !minority.iter().any(|server| kind.is_ahead(*server)) {
-            minority[0] = 0;
-        }
-        let mut has_large = false;
+        let minority: Vec<usize> = minority.collect();
+        let mut fails_over = false;
         let mut faults: Vec<Fault> = Vec::new();
         for _ in 0..random.below(4) + u64::from(random.below(8) > 0) {
-            let whom = |random: &mut Random| match random.below(3) {
+            let server = pick(random, &minority);
+            let whom = match random.below(3) {
                 0 => Whom::Worker(random.below(workers) as usize),
                 _ => Whom::Holder,
             };
             let what = match random.below(10) {
-                0 | 1 => What::Stop(whom(random)),
-                2 => What::Kill(whom(random)),
-                3 => What::Terminate(whom(random)),
+                0 | 1 => What::Stop(whom),
+                2 => What::Kill(whom),
+                3 => What::Terminate(whom),
                 4 => pick(random, &[What::Revoke, What::Free]),
-                _ => match kind {
-                    Kind::Server => match random.below(12) {
-                        0 => What::Freeze,
-                        1 => What::RestartEmpty(0),
-                        2 => What::RestartWithData,
-                        3 => What::Flush,
-                        4 => What::DeleteKey,
-                        5 => What::KillConnections,
-                        6 | 10 | 11 => What::StepClock(0, step(random)),
-                        7 => What::Part(wires(random)),
-                        8 => What::Delay(wires(random), millis(random, 20, 200)),
-                        _ => What::BreakReply(wires(random), random.below(40) as usize),
-                    },
-                    Kind::Files => pick(random, &[What::Flush, What::DeleteKey]),
-                    Kind::Sentinel | Kind::Cluster if !has_large && random.below(3) > 0 => {
-                        has_large = true;
-                        match kind {
-                            Kind::Sentinel => match random.below(6) {
-                                0 | 1 => What::KillMaster,
-                                2 | 3 => What::Freeze,
-                                4 => What::FreezeReplica,
-                                _ => What::StopSentinels(1 + random.below(3)),
-                            },
-                            _ => pick(
-                                random,
-                                &[What::KillMaster, What::FailOver, What::MoveSlot, What::Freeze],
-                            ),
-                        }
-                    }
-                    Kind::Sentinel | Kind::Cluster => {
-                        pick(random, &[What::Flush, What::DeleteKey, What::KillConnections])
-                    }
-                    Kind::Quorum(_) => {
-                        let server = pick(random, &minority);
-                        match random.below(15) {
-                            0 | 1 => What::FreezeServer(server),
-                            2 => What::KillServer(server),
-                            3 | 4 => What::RestartEmpty(server),
-                            5..=7 => What::Part(wires(random)),
-                            8 => What::DeleteKeyOf(server),
-                            9 => What::Delay(wires(random), millis(random, 5, 40)),
-                            10 => What::RefuseServer(server),
-                            11..14 => What::StepClock(server, step(random)),
-                            _ => What::BreakReply(wires(random), random.below(40) as usize),
-                        }
-                    }
-                },
+                _ if kind.replicas() > 0 && !fails_over && random.below(3) > 0 => {
+                    fails_over = true;
+                    let orderly = if kind == Kind::Cluster { Hit::FailOver } else { Hit::Freeze };
+                    What::OnServer(server, pick(random, &[Hit::Down, Hit::Freeze, orderly]))
+                }
+                5..8 if kind.has_wires() => Self::fault_of_the_network(kind, random),
+                _ => What::OnServer(server, Self::hit(kind, random)),
             };
             let (at, lasting) = (millis(random, 0, 3_500), millis(random, 0, 2_500));
             faults.push(Fault { what, at, lasting });
         }
         // Servers that restart one after another, whatever they forget.
-        let restarts = |fault: &Fault| !matches!(fault.what, What::RestartEmpty(_));
-        let mut on_servers = faults.iter().filter(|fault| fault.what.hits_a_server());
-        if kind.is_quorum() && !has_clocks && !on_servers.any(restarts) {
+        let mut others = faults.iter().filter(|fault| match fault.what {
+            What::OnServer(_, hit) => hit != Hit::RestartEmpty,
+            What::Part(_) | What::Delay(..) | What::BreakReply(..) => true,
+            _ => false,
+        });
+        if kind.is_quorum() && others.next().is_none() {
             for fault in &mut faults {
-                if let What::RestartEmpty(server) = &mut fault.what {
+                if let What::OnServer(server, _) = &mut fault.what {
                     *server = random.below(servers) as usize;
                 }
             }
         }
         faults
     }
-}
 
-#[test]
-fn a_seed_reproduces_its_plan() {
-    for kind in Kind::ALL {
-        for seed in 0..1_000 {
-            let plan = Plan::new(kind, seed);
-            assert_eq!(format!("{plan:?}"), format!("{:?}", Plan::new(kind, seed)));
-            assert!((2..=WORKERS).contains(&plan.works.len()), "{plan:?}");
-        }
+    /// Something that happens to a server. What matters more is listed twice.
+    fn hit(kind: Kind, random: &mut Random) -> Hit {
+        use Hit::{Down, Flush, Freeze, KillConnections, Refuse, RestartEmpty, RestartWithData};
+        let step = 100 + random.below(4_900).cast_signed();
+        let clock = pick(random, &[Hit::StepClock(step), Hit::StepClock(-step)]);
+        let own: &[Hit] = match kind {
+            Kind::Files => &[Flush],
+            Kind::Sentinel | Kind::Cluster => &[Flush, KillConnections],
+            Kind::Server => {
+                &[Flush, KillConnections, Freeze, RestartEmpty, RestartWithData, clock, clock]
+            }
+            Kind::Quorum(_) => &[Freeze, Down, Refuse, RestartEmpty, RestartEmpty, clock, clock],
+        };
+        pick(random, &[own, &[Hit::DeleteKey]].concat())
+    }
+
+    fn fault_of_the_network(kind: Kind, random: &mut Random) -> What {
+        let servers = kind.servers() as u64;
+        // Of a quorum, most workers keep a majority.
+        let wires = std::array::from_fn(|_| match kind.is_quorum() {
+            true => random.below(1 << servers) & random.below(1 << servers),
+            false => random.below(1 << servers),
+        });
+        let slow = if kind.is_quorum() { millis(random, 5, 40) } else { millis(random, 20, 200) };
+        let bytes = random.below(40) as usize;
+        let part = What::Part(wires);
+        pick(random, &[part, part, What::Delay(wires, slow), What::BreakReply(wires, bytes)])
     }
 }

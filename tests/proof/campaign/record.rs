@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::faults::Effect;
+use super::faults::{Effect, What};
 use super::plan::{Plan, Work};
 use super::strain::Strain;
 use super::time::Span;
@@ -11,19 +11,12 @@ use super::time::Span;
 /// A gap between two signs of life that ends a span: the command may have been stopped.
 const SIGN_OF_LIFE: f64 = 0.05;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Status(i32),
     Signal(i32),
     /// It was still running long after the round.
     Never,
-}
-
-/// An access to one of the two counters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Write {
-    pub at: f64,
-    pub value: u64,
 }
 
 /// What the command of a worker wrote down.
@@ -38,10 +31,8 @@ pub struct Run {
     pub spans: Vec<Span>,
     /// Whether it ran to its end.
     pub done: bool,
-    pub plain: Option<Write>,
-    pub fenced: Option<Write>,
-    /// The fenced counter rejected it.
-    pub rejected: bool,
+    /// What it wrote to the counter, and when, unless that rejected it.
+    pub wrote: Option<(f64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,37 +52,16 @@ pub struct Worker {
 }
 
 /// A fault that was played.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Happened {
-    pub what: String,
-    pub name: &'static str,
+    pub what: What,
     pub effect: Effect,
-    /// The workers that it concerns, by their numbers.
-    pub concerned: Vec<usize>,
     pub from: f64,
     pub to: f64,
     /// The time of day at `to`, in microseconds: the latest that any server may have shown.
     pub wall: u64,
     /// The exit status of `release --force`.
     pub exit: Option<i32>,
-}
-
-/// What was left when all workers had ended and all leases had expired.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Rest {
-    Free,
-    /// What the commands that expected a free lock printed.
-    Held(String),
-}
-
-/// A hold as `inspect` shows it, in seconds since 1970.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
-    pub id: String,
-    /// `None` if it has not ended.
-    pub ended: Option<String>,
-    pub ended_at: f64,
-    pub acquired_at: f64,
 }
 
 pub struct Record {
@@ -103,13 +73,11 @@ pub struct Record {
     pub strain: Strain,
     /// The sum of all steps of clocks forward, in seconds.
     pub hurried: f64,
-    /// The final values of the plain and the fenced counter.
-    pub counters: (u64, u64),
-    /// Whether a replica has become the master.
-    pub failed_over: bool,
-    pub rest: Rest,
-    /// All holds that `inspect` shows at the end, for each order of the URLs of a quorum.
-    pub shown: Vec<Vec<Shown>>,
+    /// The final value of the counter.
+    pub counter: u64,
+    /// What a command that expected a free lock printed, if it was not free when all workers had
+    /// ended and all leases had expired.
+    pub held: Option<String>,
 }
 
 /// Reads what the commands wrote down, by the number of the worker.
@@ -125,7 +93,6 @@ pub fn runs(text: &str) -> BTreeMap<usize, Run> {
         let run = runs.entry(name).or_insert_with(|| Run {
             fence,
             first: time,
-            last: time,
             spans: vec![(time, time)],
             ..Run::default()
         });
@@ -136,15 +103,8 @@ pub fn runs(text: &str) -> BTreeMap<usize, Run> {
         run.last = time;
         match rest {
             ["slot", number] => run.slot = Some((*number).to_owned()),
+            ["wrote", value] => run.wrote = value.parse().ok().map(|value| (time, value)),
             ["done"] => run.done = true,
-            ["rejected"] => run.rejected = true,
-            [counter @ ("plain" | "fenced"), value] => {
-                let write = value.parse().ok().map(|value| Write { at: time, value });
-                match *counter {
-                    "plain" => run.plain = write,
-                    _ => run.fenced = write,
-                }
-            }
             _ => {}
         }
     }
@@ -152,71 +112,19 @@ pub fn runs(text: &str) -> BTreeMap<usize, Run> {
 }
 
 impl Record {
-    /// The start of the round.
-    fn origin(&self) -> f64 {
-        self.workers.iter().map(|worker| worker.started).fold(f64::INFINITY, f64::min)
-    }
-
-    /// The whole round for a person, in seconds from its start.
+    /// The whole round for a person.
     pub fn story(&self) -> String {
-        let origin = self.origin();
-        let at = |time: f64| format!("{:.3}", time - origin);
-        let plan = &self.plan;
-        let mut text = format!(
-            "{:?}, seed {}, {}{}\n",
-            plan.kind,
-            plan.seed,
-            if plan.staged { "staged, " } else { "" },
-            format_args!("--min-replicas {}", plan.min_replicas)
-        );
+        let Plan { kind, seed, staged, min_replicas, .. } = &self.plan;
+        let replicas = format!("--min-replicas {min_replicas}");
+        let mut text = format!("{kind:?}, seed {seed}, staged: {staged}, {replicas}\n");
         for fault in &self.faults {
-            let Happened { what, effect, from, to, wall, exit, .. } = fault;
-            let (from, to) = (at(*from), at(*to));
-            let _ = writeln!(text, "  {from} to {to}: {what}: {effect:?} ({wall}) {exit:?}");
+            let _ = writeln!(text, "  {fault:?}");
         }
         for (number, worker) in self.workers.iter().enumerate() {
-            let _ = writeln!(text, "  worker {number}: {:?}", worker.work);
-            let _ = writeln!(
-                text,
-                "    {} to {}: {:?}, queued {:?}, stopped {:?}",
-                at(worker.started),
-                at(worker.ended),
-                worker.end,
-                worker.queued.map(at),
-                worker.stops.iter().map(|stop| (at(stop.0), at(stop.1))).collect::<Vec<_>>()
-            );
-            if let Some(run) = &worker.run {
-                let spans: Vec<_> = run.spans.iter().map(|span| (at(span.0), at(span.1))).collect();
-                let _ = writeln!(
-                    text,
-                    "    ran {spans:?}, fence {}, slot {:?}, done {}, plain {:?}, fenced {:?}, rejected {}",
-                    run.fence,
-                    run.slot,
-                    run.done,
-                    run.plain.as_ref().map(|write| (at(write.at), write.value)),
-                    run.fenced.as_ref().map(|write| (at(write.at), write.value)),
-                    run.rejected
-                );
-            }
-            if !worker.stuck.is_empty() {
-                let stuck: Vec<_> =
-                    worker.stuck.iter().map(|span| (at(span.0), at(span.1))).collect();
-                let _ = writeln!(text, "    stuck {stuck:?}");
-            }
-            for (time, line) in &worker.told {
-                let _ = writeln!(text, "    {} {line}", at(*time));
-            }
+            let _ = writeln!(text, "  worker {number}: {worker:?}");
         }
-        if self.failed_over {
-            text += "  a replica has become the master\n";
-        }
-        let gaps: Vec<_> = self.strain.gaps.iter().map(|gap| (at(gap.0), at(gap.1))).collect();
-        let end = self.workers.iter().map(|worker| worker.ended).fold(origin, f64::max);
-        let starved = self.strain.starved((origin, end), &[]);
-        let _ = writeln!(text, "  counters {:?}, rest {:?}", self.counters, self.rest);
-        let stuck: Vec<_> = self.strain.stuck.iter().map(|span| (at(span.0), at(span.1))).collect();
-        let _ = writeln!(text, "  servers stuck {stuck:?}");
-        let _ = writeln!(text, "  starved for {starved:.3} s; gaps of processors: {gaps:?}");
+        let Self { counter, held, strain, .. } = self;
+        let _ = writeln!(text, "  counter {counter}, held {held:?}, {strain:?}");
         text
     }
 }

@@ -1,11 +1,11 @@
 //! Evidence of a starved machine: when processors did not run a thread that was due, or a server or
 //! worker waited for one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -54,117 +54,87 @@ impl Strain {
     }
 }
 
-/// Watches the machine until it is dropped.
+/// Watches the processors and the servers until it is told to end.
+#[derive(Default)]
 pub struct Watcher {
-    seen: Arc<Mutex<Strain>>,
-    servers: Mutex<BTreeSet<u32>>,
     over: Arc<AtomicBool>,
+    processors: Vec<JoinHandle<Vec<Span>>>,
+    servers: BTreeMap<u32, JoinHandle<Vec<Span>>>,
 }
 
 impl Watcher {
     pub fn start() -> Self {
-        let watcher =
-            Self { seen: Arc::default(), servers: Mutex::default(), over: Arc::default() };
+        let mut watcher = Self::default();
         let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
         for cpu in (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)) {
-            watcher.watch_processor(cpu);
+            let over = Arc::clone(&watcher.over);
+            watcher.processors.push(std::thread::spawn(move || watch_processor(cpu, &over)));
         }
         watcher
     }
 
-    fn watch_processor(&self, cpu: usize) {
-        let (seen, over) = (Arc::clone(&self.seen), Arc::clone(&self.over));
-        std::thread::spawn(move || {
-            let mut only = CpuSet::new();
-            // If the system refuses, the thread watches whatever processor it runs on.
-            let _ = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
-            while !over.load(Ordering::SeqCst) {
-                let due = now() + PAUSE.as_secs_f64();
-                std::thread::sleep(PAUSE);
-                let woken = now();
-                if woken - due > LATE {
-                    seen.lock().unwrap().gaps.push((due, woken));
-                }
-            }
-        });
-    }
-
-    /// Watches these servers too, until they end.
-    pub fn watch_servers(&self, servers: Vec<u32>) {
+    /// Watches these servers too.
+    pub fn watch_servers(&mut self, servers: Vec<u32>) {
         for server in servers {
-            if !self.servers.lock().unwrap().insert(server) {
-                continue;
-            }
-            let (seen, over) = (Arc::clone(&self.seen), Arc::clone(&self.over));
-            std::thread::spawn(move || {
-                let mut glances = Glances::default();
-                // Its first thread answers all requests.
-                let thread = format!("/proc/{server}/task/{server}");
-                while !over.load(Ordering::SeqCst) {
-                    let Some(look) = Seen::look(Path::new(&thread)) else { break };
-                    let look = [(String::new(), look)].into();
-                    if let Some(stuck) = glances.next(look) {
-                        seen.lock().unwrap().stuck.push(stuck);
-                    }
-                    std::thread::sleep(GLANCE);
-                }
-            });
+            let over = &self.over;
+            let watch = || watch_process(server, Arc::clone(over));
+            self.servers.entry(server).or_insert_with(watch);
         }
     }
 
-    /// What was seen after `from`. Forgets what was before.
-    pub fn since(&self, from: f64) -> Strain {
-        let mut seen = self.seen.lock().unwrap();
-        seen.gaps.retain(|gap| gap.1 >= from);
-        seen.stuck.retain(|stuck| stuck.1 >= from);
-        seen.gaps.sort_by(|a, b| a.0.total_cmp(&b.0));
-        seen.clone()
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
+    pub fn end(self) -> Strain {
         self.over.store(true, Ordering::SeqCst);
+        let joined = |watch: JoinHandle<Vec<Span>>| watch.join().unwrap();
+        Strain {
+            gaps: self.processors.into_iter().flat_map(joined).collect(),
+            stuck: self.servers.into_values().flat_map(joined).collect(),
+        }
     }
 }
 
-/// Looks at the threads of a process, one after the other.
-#[derive(Default)]
-struct Glances {
-    at: f64,
-    threads: BTreeMap<String, Seen>,
-}
-
-impl Glances {
-    /// When the process could not run, if it could not in most of the time since the last look. A
-    /// wait for a processor counts only once it is over, so it may have begun earlier.
-    fn next(&mut self, threads: BTreeMap<String, Seen>) -> Option<Span> {
-        let at = now();
-        let since = std::mem::replace(&mut self.at, at);
-        let waits = threads.iter().map(|(thread, seen)| {
-            let was = self.threads.get(thread).map_or(0.0, |was| was.waited);
-            if seen.on_disk { at - since } else { seen.waited - was }
-        });
-        let longest = waits.fold(0.0, f64::max);
-        self.threads = threads;
-        (since > 0.0 && longest > (at - since) / 2.0).then_some((at - longest.max(at - since), at))
+fn watch_processor(cpu: usize, over: &AtomicBool) -> Vec<Span> {
+    let mut only = CpuSet::new();
+    // If the system refuses, the thread watches whatever processor it runs on.
+    let _ = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
+    let mut gaps = Vec::new();
+    while !over.load(Ordering::SeqCst) {
+        let due = now() + PAUSE.as_secs_f64();
+        std::thread::sleep(PAUSE);
+        let woken = now();
+        if woken - due > LATE {
+            gaps.push((due, woken));
+        }
     }
+    gaps
 }
 
 /// Writes down when a process could not run although it should have, until it ends. Each thread
-/// counts, and so do the processes that it starts and theirs, if `with_children`.
-pub fn watch_process(pid: u32, with_children: bool) -> JoinHandle<Vec<Span>> {
+/// counts, and so do the processes that it starts and theirs.
+pub fn watch_process(pid: u32, over: Arc<AtomicBool>) -> JoinHandle<Vec<Span>> {
     std::thread::spawn(move || {
-        let (mut stuck, mut glances) = (Vec::new(), Glances::default());
-        let mut family = BTreeSet::from([pid]);
-        while let Some(mut seen) = threads(pid) {
-            if with_children {
-                // A keeper leaves the family tree, but is still watched.
-                let new: Vec<u32> = family.iter().flat_map(|one| children(*one)).collect();
-                family.extend(new);
-                seen.extend(family.iter().filter_map(|one| threads(*one)).flatten());
+        let mut stuck = Vec::new();
+        let mut family = vec![pid];
+        // Of the last look.
+        let (mut since, mut last) = (None, BTreeMap::new());
+        while !over.load(Ordering::SeqCst) && !threads(pid).is_empty() {
+            // A keeper leaves the family tree, but is still watched.
+            let mut new: Vec<u32> = family.iter().flat_map(|one| children(*one)).collect();
+            new.retain(|child| !family.contains(child));
+            family.extend(new);
+            let seen: BTreeMap<PathBuf, Seen> =
+                family.iter().flat_map(|one| threads(*one)).collect();
+            let at = now();
+            let passed = since.map_or(f64::INFINITY, |since| at - since);
+            // A wait for a processor counts only once it is over, so it may have begun earlier.
+            let waits = seen.iter().map(|(thread, seen)| {
+                let was = last.get(thread).map_or(0.0, |was: &Seen| was.waited);
+                if seen.on_disk { passed } else { seen.waited - was }
+            });
+            let longest = waits.fold(0.0, f64::max);
+            if since.is_some() && longest > passed / 2.0 {
+                stuck.push((at - longest.max(passed), at));
             }
-            stuck.extend(glances.next(seen));
+            (since, last) = (Some(at), seen);
             std::thread::sleep(GLANCE);
         }
         stuck
@@ -184,22 +154,15 @@ struct Seen {
     waited: f64,
 }
 
-impl Seen {
-    /// `None` if the thread has ended.
-    fn look(thread: &Path) -> Option<Self> {
-        let read = |name: &str| fs::read_to_string(thread.join(name)).ok();
+/// The threads of a process by their files; none if it has ended.
+fn threads(pid: u32) -> Vec<(PathBuf, Seen)> {
+    let files = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads = files.filter_map(|file| {
+        let read = |name: &str| fs::read_to_string(file.path().join(name)).ok();
         let (stat, times) = (read("stat")?, read("schedstat")?);
         let waited = times.split(' ').nth(1)?.parse::<f64>().ok()? / 1e9;
-        (!stat.contains(") Z ")).then(|| Self { on_disk: stat.contains(") D "), waited })
-    }
-}
-
-/// The threads of a process; `None` if it has ended.
-fn threads(pid: u32) -> Option<BTreeMap<String, Seen>> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let threads = entries.filter_map(|entry| {
-        Some((entry.file_name().into_string().ok()?, Seen::look(&entry.path())?))
+        let seen = Seen { on_disk: stat.contains(") D "), waited };
+        (!stat.contains(") Z ")).then(|| (file.path(), seen))
     });
-    let threads: BTreeMap<String, Seen> = threads.collect();
-    (!threads.is_empty()).then_some(threads)
+    threads.collect()
 }

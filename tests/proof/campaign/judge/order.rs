@@ -1,8 +1,8 @@
 //! The order of grants: fencing tokens, and first come, first served.
 
-use super::{CLAIM_WINDOW, Promise, Verdict, compatible, meets, seconds};
+use super::{CLAIM_WINDOW, Promise, Verdict, join, meets, seconds};
 use crate::campaign::faults::Effect;
-use crate::campaign::plan::{Mode, WaitLimit};
+use crate::campaign::plan::Mode;
 use crate::campaign::record::{Happened, Record, Run};
 use crate::campaign::time::Span;
 
@@ -53,7 +53,7 @@ impl Verdict {
                     let what = format!("workers {number} and {later} have the same fencing token");
                     self.breaks(Promise::FencesGrow, what);
                 }
-                if run.last >= next.first || compatible(&[worker.work.mode, other.work.mode]) {
+                if run.last >= next.first || join(worker.work.mode, other.work.mode) {
                     continue;
                 }
                 // The later one was granted the lock first if it paused or its hold was lost.
@@ -63,7 +63,6 @@ impl Verdict {
                 if overtaken || other.was_stopped((other.started, next.first)) {
                     continue;
                 }
-                self.fences_compared += 1;
                 if run.fence > next.fence {
                     let what = format!(
                         "worker {later} ran after worker {number} with a smaller fencing token"
@@ -112,16 +111,15 @@ impl Verdict {
                 // Requests that a quorum admits together take the lock at the same time.
                 let jitter = JITTER + (record.hurried * 1e6) as u64;
                 let together = record.plan.kind.is_quorum()
-                    && compatible(&[worker.work.mode, other.work.mode])
+                    && join(worker.work.mode, other.work.mode)
                     && worker.run.as_ref().is_some_and(|run| run.fence < next.fence + jitter);
                 if together {
                     continue;
                 }
-                self.orders_compared += 1;
                 let overtakes = match (&worker.run, worker.work.limit) {
                     (Some(run), _) => next.fence < run.fence,
                     // It leaves the queue at its limit, and ends a little later.
-                    (None, WaitLimit::For(limit)) => {
+                    (None, Some(limit)) => {
                         next.first < worker.ended.min(worker.started + seconds(limit))
                     }
                     (None, _) => false,

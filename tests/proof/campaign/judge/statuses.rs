@@ -3,7 +3,6 @@
 use super::{Promise, Verdict, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::kind::Kind;
-use crate::campaign::plan::{Style, WaitLimit};
 use crate::campaign::record::{End, Record};
 use crate::campaign::time::Span;
 
@@ -12,7 +11,7 @@ const STARVED: &str = "a starved machine";
 
 impl Record {
     /// Why this worker found no server to use, or lost its lock by one of the `other` effects.
-    fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<&'static str> {
+    fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<String> {
         let worker = &self.workers[number];
         let ttl = seconds(worker.work.ttl);
         // After the command has ended, rlock tries to release the lock. A lease ends a TTL after its
@@ -20,7 +19,7 @@ impl Record {
         let until = worker.run.as_ref().map_or(worker.ended, |run| run.last);
         let during = (until - ttl * 4.0 / 3.0, worker.ended);
         let mut cause = self.failing(number, during);
-        for fault in self.faults.iter().filter(|fault| fault.concerned.contains(&number)) {
+        for fault in self.faults.iter().filter(|fault| fault.what.concerns(number)) {
             let is_cause = match fault.effect {
                 Effect::Delays | Effect::Loses | Effect::FailsOver => meets(fault.span(), during),
                 Effect::Stops(who) => who == number && meets(fault.span(), during),
@@ -29,20 +28,19 @@ impl Record {
                 _ => other(&fault.effect) && meets(fault.span(), during),
             };
             if is_cause {
-                cause = Some(fault.name);
+                cause = Some(fault.what.name());
             }
         }
         // Requests time out after a quarter of the TTL.
         let is_starved = || self.strain.starved(during, &worker.stuck) > ttl / 10.0;
-        cause.or_else(|| is_starved().then_some(STARVED))
+        cause.or_else(|| is_starved().then(|| STARVED.to_owned()))
     }
 
     /// The fault by which more than a minority of a quorum's servers fail for this worker, if any.
-    pub(super) fn failing(&self, number: usize, during: Span) -> Option<&'static str> {
+    pub(super) fn failing(&self, number: usize, during: Span) -> Option<String> {
         let kind = self.plan.kind;
         let blank = seconds(self.plan.blank());
-        let ahead = (0..kind.servers()).filter(|server| kind.is_ahead(*server));
-        let mut failing: u64 = ahead.map(|server| 1 << server).sum();
+        let mut failing = 0_u64;
         let mut faults = self.faults.iter().filter(|fault| {
             // A restarted server does not vote at once, and one out of reach is not tried at once.
             meets((fault.from, fault.to + blank), during)
@@ -55,7 +53,7 @@ impl Record {
             };
             failing.count_ones() as usize > kind.minority()
         });
-        cause.map(|fault| fault.name)
+        cause.map(|fault| fault.what.name())
     }
 }
 
@@ -73,7 +71,7 @@ impl Verdict {
                 Some(status) => status == 78 && may_be_damaged(fault.span()),
             };
             if !fine {
-                let what = format!("{} ended with {:?}", fault.name, fault.exit);
+                let what = format!("{:?} ended with {:?}", fault.what, fault.exit);
                 self.breaks(Promise::DocumentedStatus, what);
             }
         }
@@ -83,13 +81,10 @@ impl Verdict {
             let hit = record.suffers(during, own);
             let done = worker.run.as_ref().is_some_and(|run| run.done);
             let ran = worker.run.is_some();
-            let is_loss = match worker.work.style {
-                Style::Exec => worker.end == End::Status(76),
+            let is_loss = match worker.end {
                 // The keeper stops a script that has lost its lock.
-                Style::WhilePid => {
-                    matches!(worker.end, End::Signal(9 | 15)) && !hit
-                        || worker.end == End::Status(76) && !ran
-                }
+                End::Signal(9 | 15) => worker.work.is_script && !hit,
+                end => end == End::Status(76) && !(worker.work.is_script && ran),
             };
             let ends_lease = |effect: &Effect| {
                 matches!(effect, Effect::Revokes | Effect::Frees | Effect::Hurries)
@@ -99,12 +94,12 @@ impl Verdict {
                 End::Status(69) => (69, record.cause(number, |effect| *effect == Effect::Breaks)),
                 _ => (0, None),
             };
-            self.causes.extend(cause.map(|cause| (status, cause)));
+            self.causes.extend(cause.clone().map(|cause| (status, cause)));
             let fine = match worker.end {
                 _ if is_loss => cause.is_some(),
                 End::Status(0) => done,
                 End::Status(69) => cause.is_some() && !ran,
-                End::Status(75) => !ran && worker.work.limit != WaitLimit::Forever,
+                End::Status(75) => !ran && worker.work.limit.is_some(),
                 // A grant may be freed before its reply arrives.
                 End::Status(79) => {
                     !ran && record.suffers(during, |effect| *effect == Effect::Frees)
