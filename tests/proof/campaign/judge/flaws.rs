@@ -279,6 +279,7 @@ fn an_exit_status_without_a_cause_breaks_a_promise() {
     check([
         ("freed before its reply", ended(79, false).hit(Effect::Frees, 0.2, 0.3), &[][..]),
         ("cut short", in_order().run(0, |it| it.done = false), &[DocumentedStatus]),
+        ("a late answer", ended(69, false).queued(0, 0.1).hit(Effect::Prolongs, 0.2, 0.3), &[]),
         ("a bug of release", in_order().but(|it| it.faults.push(failed)), &[DocumentedStatus]),
         ("one server, twice", one(-1.0).hit(Effect::FailsOne(0), 0.2, 0.2), &[DocumentedStatus]),
         ("two servers, one by one", one(0.2).hit(Effect::FailsOne(2), 0.3, 0.3), &[]),

@@ -89,9 +89,13 @@ impl Verdict {
             let ends_lease = |effect: &Effect| {
                 matches!(effect, Effect::Revokes | Effect::Frees | Effect::Hurries)
             };
+            // A server ends a blocking call by its time of day, so it answers a waiter later.
+            let ends_request = |effect: &Effect| {
+                *effect == Effect::Breaks || *effect == Effect::Prolongs && worker.queued.is_some()
+            };
             let (status, cause) = match worker.end {
                 _ if is_loss => (76, record.cause(number, ends_lease)),
-                End::Status(69) => (69, record.cause(number, |effect| *effect == Effect::Breaks)),
+                End::Status(69) => (69, record.cause(number, ends_request)),
                 _ => (0, None),
             };
             self.causes.extend(cause.clone().map(|cause| (status, cause)));
