@@ -864,8 +864,6 @@ fn an_abandoned_forced_release_revokes_nothing_later() {
 }
 
 support::also_on_local! {
-    options_override_the_environment_and_an_empty_variable_counts_as_unset,
     acquire_accepts_any_label,
-    a_closed_stderr_does_not_stop_the_work,
     a_system_without_descriptors_leaves_no_lock_behind,
 }

@@ -219,7 +219,6 @@ support::also_on_local! {
     a_lock_can_be_entered_again_from_inside,
     an_owner_that_holds_the_lock_enters_past_waiters,
     holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one,
-    the_owner_may_come_from_the_environment_and_from_the_enclosing_hold,
     at_least_keeps_a_lock_that_is_released_sooner,
     the_head_is_woken_when_a_release_shortens_the_remaining_time,
     neither_a_renewal_nor_a_second_release_shortens_at_least,

@@ -66,7 +66,5 @@ fn an_ended_enclosing_hold_blocks_nothing() {
 
 support::also_on_local! {
     a_command_that_asks_for_an_enclosing_lock_fails_at_once,
-    locks_of_other_names_nest,
-    a_command_waits_for_the_lock_of_its_sibling,
     an_ended_enclosing_hold_blocks_nothing,
 }

@@ -143,6 +143,5 @@ fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_same_number_again() {
 support::also_on_local! {
     a_newcomer_gets_the_lowest_free_number_and_a_holder_keeps_its_own,
     a_number_that_is_freed_goes_to_the_next_waiter,
-    without_slots_an_inherited_number_is_removed,
     acquire_and_inspect_show_the_number,
 }

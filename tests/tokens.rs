@@ -161,6 +161,4 @@ support::also_on_local! {
     the_token_of_one_lock_is_rejected_by_another,
     a_waiters_token_cannot_be_used_before_it_holds,
     every_outcome_has_a_json_document,
-    a_shell_can_evaluate_the_output_of_shell,
-    a_token_that_cannot_be_printed_leaves_no_lock_behind,
 }

@@ -223,9 +223,6 @@ fn rlock_waits_for_another_tools_lock() {
 }
 
 support::also_on_local! {
-    nonblock_fails_at_once_and_names_the_holder,
-    the_conflict_exit_code_can_be_chosen,
-    quiet_suppresses_the_busy_message_but_not_errors,
     a_wait_that_times_out_leaves_the_queue,
     a_signal_ends_a_wait_and_leaves_the_queue,
     a_dead_holder_frees_the_lock_when_its_lease_ends,

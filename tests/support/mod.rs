@@ -210,9 +210,7 @@ impl Server {
     /// Runs a script in the directory of this server. There, `$rlock` uses this server.
     #[track_caller]
     pub fn bash(&self, script: &str) -> Output {
-        let mut bash = without_settings("bash");
-        bash.args(["-c", script]).current_dir(self.directory());
-        run(bash.env("RLOCK_URL", self.url()).env("rlock", binary()))
+        run(self.program("bash -c", script).current_dir(self.directory()))
     }
 }
 
