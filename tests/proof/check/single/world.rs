@@ -101,7 +101,7 @@ impl Play for World {
             (Fault('k'), !is_foreign),
             (Fault('r'), true),
             (Fault('f'), is_used),
-            (Fault('t'), is_used && self.are_all_told()),
+            (Fault('t'), is_used && self.course.left.of('t') > 0 && self.are_all_told()),
         ];
         turns.extend(Turn::possible(0, 0, server_turns));
         turns
