@@ -3,7 +3,7 @@
 
 use crate::support::cluster::Cluster;
 use crate::support::sentinels::Service;
-use crate::support::{Finished, LongerWait, Running, Server, rlock, run};
+use crate::support::{Finished, LongerWait, Running, Server, quorum, rlock, run};
 
 /// The environment of clients with an I/O timeout of 3 s.
 const PATIENT: [(&str, &str); 2] = [("RLOCK_TTL", "30s"), ("RLOCK_IO_TIMEOUT", "3s")];
@@ -48,9 +48,8 @@ fn one_server_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
 
 #[test]
 fn a_majority_of_a_quorum_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
-    let servers = [Server::on_tcp(&[]), Server::on_tcp(&[]), Server::on_tcp(&[])];
-    servers.iter().for_each(|server| server.await_uptime(9));
-    let urls = servers.each_ref().map(Server::url).join(" ");
+    let servers = quorum::servers(3);
+    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(" ");
     let settings = [("RLOCK_TTL", "8s"), ("RLOCK_IO_TIMEOUT", "2s")];
     ends_after_one_timeout(&urls, settings, "3900ms", "1 of 3 servers usable", |name| {
         servers[1..].iter().for_each(|server| server.signal(name));

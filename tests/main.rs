@@ -29,7 +29,6 @@ mod passwords;
 mod picture;
 mod precedence;
 mod quorum;
-mod quorum_minority;
 mod quorum_queue;
 mod recipes;
 mod removal;

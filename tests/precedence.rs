@@ -88,25 +88,22 @@ fn a_stopped_waiter_does_not_run_after_a_newer_one() {
 
 #[test]
 fn a_quorum_serves_next_first_and_only_the_newest_remains() {
-    let servers: Vec<Server> = (0..3).map(|_| Server::on_tcp(&[])).collect();
-    servers.iter().for_each(|server| server.await_uptime(4));
+    let servers = quorum::servers(3);
+    let all = quorum::at(&servers);
     let file = servers[0].directory().join("order");
-    let queue = |options: &[&str], word: &str| {
+    let queue = |line: &str, word: &str| {
         let enter = format!("echo {word} >> {}", file.display());
-        let exec = [&["exec"], options, &["L", "sh", "-c", &enter]].concat();
-        let mut waiter = Running::start(&mut quorum::at(&servers, &exec));
-        waiter.told("waiting at position");
-        waiter
+        all.exec(line, &enter).tells("waiting at position")
     };
-    let first = quorum::holder(&servers, &[]);
-    let last = queue(&[], "last");
-    let older = queue(&["--supersede"], "older");
+    let first = all.holder("L");
+    let last = queue("L", "last");
+    let older = queue("--supersede L", "older");
     // The newest supersedes the older one, even while a server is away.
     servers[2].signal("STOP");
-    let newer = queue(&["--supersede"], "newer");
+    let newer = queue("--supersede L", "newer");
     older.end().exits(79).says("superseded by ");
     servers[2].signal("CONT");
-    let next = queue(&["--next"], "next");
+    let next = queue("--next L", "next");
     first.finish();
     for waiter in [next, last, newer] {
         waiter.finish().exits(0);

@@ -96,17 +96,14 @@ fn an_id_that_is_gone_changes_nothing_and_names_the_present_holder() {
 
 #[test]
 fn one_client_is_removed_on_a_quorum() {
-    let servers: Vec<Server> = (0..3).map(|_| Server::on_tcp(&[])).collect();
-    servers.iter().for_each(|server| server.await_uptime(4));
-    let remove = |id: &str, reason: &str| {
-        let release = ["release", "--force", "--id", id, "--reason", reason, "L"];
-        run(&mut quorum::at(&servers, &release))
-    };
-    let held = quorum::holder(&servers, &[]);
-    let mut waits = Running::start(&mut quorum::at(&servers, &["exec", "L", "true"]));
-    waits.told("waiting at position");
+    let servers = quorum::servers(3);
+    let all = quorum::at(&servers);
+    let remove =
+        |id: &str, reason: &str| all.run(&format!("release --force --id {id} --reason {reason} L"));
+    let held = all.holder("L");
+    let waits = all.waiter("L");
     servers[0].signal("STOP");
-    let shown = quorum::inspect(&servers);
+    let shown = all.inspect("L");
     let [holder, waiter] =
         ["holders", "waiters"].map(|what| shown[what][0]["id"].as_str().unwrap());
     remove(waiter, "old").exits(0);

@@ -24,15 +24,19 @@ fn next_flight_after(
     (wires, client)
 }
 
-/// A server that knows the scripts, so that each of them takes one flight.
 fn server() -> Server {
     let server = Server::on_tcp(&[]);
-    let token = acquire(&server, &[], "warm");
+    warm(&server);
+    server
+}
+
+/// Lets a server know the scripts, so that each of them takes one flight.
+fn warm(server: &Server) {
+    let token = acquire(server, &[], "warm");
     run(&mut server.rlock(["renew", "warm", &token]));
     server.run("release --force --id ffffffff warm");
     server.run("release --force --now warm");
     server.run("inspect warm");
-    server
 }
 
 #[test]
@@ -59,14 +63,13 @@ fn a_request_of_a_script_or_an_operator_is_repeated_until_the_server_is_back() {
 
 #[test]
 fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
-    let servers = [server(), server(), server()];
-    servers.iter().for_each(|server| server.await_uptime(4));
+    let servers = quorum::servers(3);
+    servers.iter().for_each(warm);
     for (count, now) in [(1, &[][..]), (1, &["--now"]), (3, &[])] {
         let servers = &servers[..count];
-        let first = quorum::holder(servers, &[]);
-        let exec = ["exec", "L", "sh", "-c", support::READY];
-        let mut second = Running::start(&mut quorum::at(servers, &exec));
-        second.told("waiting at position");
+        let first = quorum::at(servers).holder("L");
+        let second = quorum::at(servers).exec("L", support::READY);
+        let mut second = second.tells("waiting at position");
         let force = [&["release", "--force"], now, &["L"]].concat();
         let (wires, force) = next_flight_after(1, servers, &force);
         wires.iter().for_each(|wire| wire.part(true));

@@ -6,6 +6,9 @@ use std::process::{Command, Output};
 use super::limit::output_of;
 use super::{Server, until};
 
+const OPTIONS: &str = "--cluster-enabled yes --cluster-node-timeout 1000
+    --cluster-require-full-coverage no --cluster-replica-validity-factor 0";
+
 pub struct Cluster {
     nodes: Vec<Server>,
     /// Of each master.
@@ -17,21 +20,7 @@ impl Cluster {
         let nodes: Vec<Server> = (0..masters * (1 + replicas))
             .map(|_| {
                 let port = port_with_a_bus();
-                Server::on_port(
-                    port,
-                    &[
-                        "--cluster-enabled",
-                        "yes",
-                        "--cluster-node-timeout",
-                        "1000",
-                        "--cluster-require-full-coverage",
-                        "no",
-                        "--cluster-replica-validity-factor",
-                        "0",
-                        "--repl-diskless-sync-delay",
-                        "0",
-                    ],
-                )
+                Server::on_port(port, &OPTIONS.split_whitespace().collect::<Vec<_>>())
             })
             .collect();
         let cluster = Self { nodes, replicas };
@@ -143,24 +132,13 @@ impl Cluster {
         self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key])
     }
 
-    /// The master that has this key, according to the node `asked`.
-    pub fn owner(&self, asked: usize, key: &str) -> usize {
-        let slot: u32 = self.slot_at(asked, key).parse().unwrap();
-        let slots = self.nodes[asked].cli(&["CLUSTER", "NODES"]);
-        let port = slots.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(' ').collect();
-            let has = fields[8..].iter().filter(|range| !range.starts_with('[')).any(|range| {
-                let (from, to) = range.split_once('-').unwrap_or((range, range));
-                (from.parse().unwrap()..=to.parse().unwrap()).contains(&slot)
-            });
-            let port = fields[1].split(['@', ',']).next()?.rsplit(':').next()?.parse().ok()?;
-            (has && !fields[2].contains("fail")).then_some(port)
-        });
-        self.nodes.iter().position(|node| Some(node.port()) == port).unwrap_or(usize::MAX)
-    }
-
-    fn slot_at(&self, asked: usize, key: &str) -> String {
-        self.nodes[asked].cli(&["CLUSTER", "KEYSLOT", key])
+    /// The master that has this key, according to the node `asked`; `None` if it knows of none.
+    pub fn owner(&self, asked: usize, key: &str) -> Option<usize> {
+        let told = self.nodes[asked].cli(&["EXISTS", key]);
+        match told.strip_prefix("MOVED ") {
+            Some(moved) => self.nodes.iter().position(|node| moved.ends_with(&address(node))),
+            None => told.parse::<u8>().is_ok().then_some(asked),
+        }
     }
 }
 

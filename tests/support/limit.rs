@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
 use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 thread_local! {
     /// Far longer than anything takes, even on a busy machine. Each test has its own thread.
@@ -83,13 +81,23 @@ impl Stream {
     /// As `line`, for a wait that may take several lines.
     #[track_caller]
     pub fn line_by(&mut self, give_up: Instant, what: &str) -> Option<String> {
+        if let Some(line) = self.through("\n", give_up, what) {
+            return Some(line.trim_end().to_owned());
+        }
+        (!self.unread.is_empty()).then(|| self.take_as_text(Vec::new()).trim_end().to_owned())
+    }
+
+    /// Everything through the end of this text; `None` if the stream ends before.
+    #[track_caller]
+    pub fn through(&mut self, text: &str, give_up: Instant, what: &str) -> Option<String> {
         loop {
-            if let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
-                let rest = self.unread.split_off(end + 1);
+            let mut windows = self.unread.windows(text.len());
+            if let Some(start) = windows.position(|window| window == text.as_bytes()) {
+                let rest = self.unread.split_off(start + text.len());
                 return Some(self.take_as_text(rest));
             }
             if !self.more(give_up, what) {
-                return (!self.unread.is_empty()).then(|| self.take_as_text(Vec::new()));
+                return None;
             }
         }
     }
@@ -110,7 +118,7 @@ impl Stream {
 
     fn take_as_text(&mut self, rest: Vec<u8>) -> String {
         let taken = std::mem::replace(&mut self.unread, rest);
-        String::from_utf8_lossy(&taken).trim_end().to_owned()
+        String::from_utf8_lossy(&taken).into_owned()
     }
 
     /// Waits for more output. Returns `false` at the end.
@@ -204,21 +212,8 @@ impl Process {
     /// Waits as `Child::wait` does, but no longer than the limit.
     #[track_caller]
     pub fn wait(&mut self) -> std::io::Result<ExitStatus> {
-        if let Some(ended) = self.0.try_wait()? {
-            return Ok(ended);
-        }
-        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).unwrap();
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        let give_up = Instant::now() + limit();
-        loop {
-            let left = give_up.saturating_duration_since(Instant::now());
-            let mut ends = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-            match nix::poll::poll(&mut ends, PollTimeout::try_from(left).unwrap()) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Ok(0) => panic!("waited {:?} for the end of process {pid:?}", limit()),
-                _ => return self.0.wait(),
-            }
-        }
+        until(&format!("the end of process {}", self.id()), || !self.is_running());
+        self.0.wait()
     }
 }
 

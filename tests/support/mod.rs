@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod acl;
+pub mod client;
 pub mod clock;
 pub mod cluster;
 pub mod limit;
@@ -26,6 +27,7 @@ pub mod server;
 pub mod state_file;
 pub mod trace;
 
+pub use client::Client;
 pub use limit::until;
 pub use longer::LongerWait;
 pub use python::{python, yaml};
@@ -409,11 +411,8 @@ pub const READY: &str = "echo READY; read _ || :";
 /// Starts an exec that holds the lock until `finish`.
 #[track_caller]
 pub fn holder(server: &Server, options: &[&str], name: &str) -> Running {
-    let arguments = ["exec"].iter().chain(options).copied();
-    let mut holder =
-        Running::start(&mut server.rlock(arguments.chain([name, "--", "sh", "-c", READY])));
-    assert_eq!(holder.line(), "READY");
-    holder
+    let exec = [&["exec"], options, &[name, "--", "sh", "-c", READY]].concat();
+    Running::start(&mut server.rlock(exec)).prints_first("READY")
 }
 
 /// Starts an exec that holds the lock. Its command prints STOPPING on SIGTERM, and then waits for a
@@ -429,21 +428,15 @@ pub fn holder_that_cleans_up(server: &Server, name: &str) -> Running {
 /// Starts an exec that waits in the queue, and prints ENTERED and `word` once it holds the lock.
 #[track_caller]
 pub fn waiter(server: &Server, options: &[&str], name: &str, word: &str) -> Running {
-    let arguments = ["exec"].iter().chain(options).copied();
     let enter = format!("echo ENTERED {word}");
-    let mut waiter =
-        Running::start(&mut server.rlock(arguments.chain([name, "--", "sh", "-c", &enter])));
-    waiter.told("waiting at position");
-    waiter
+    let exec = [&["exec"], options, &[name, "--", "sh", "-c", &enter]].concat();
+    Running::start(&mut server.rlock(exec)).tells("waiting at position")
 }
 
 /// Acquires a lock and returns its token.
 #[track_caller]
 pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
-    let arguments = ["acquire"].iter().chain(options).copied().chain([name]);
-    let output = run(&mut server.rlock(arguments));
-    assert_eq!(output.code(), 0, "{output:?}");
-    output.out()
+    run(&mut server.rlock([&["acquire"], options, &[name]].concat())).exits(0).out()
 }
 
 /// Whether the process has ended. A zombie counts as ended.

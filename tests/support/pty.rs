@@ -1,12 +1,11 @@
 //! A user at a terminal: a real interactive shell on a pty.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use nix::fcntl::OFlag;
@@ -14,15 +13,13 @@ use nix::libc;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal};
 
-use super::Server;
-use super::binary;
-use super::limit::{Process, limit, output_of};
+use super::limit::{Process, Stream, limit, output_of};
+use super::{Server, binary};
 
 pub struct Terminal {
     shell: Process,
     keyboard: File,
-    screen: Receiver<Vec<u8>>,
-    seen: String,
+    screen: Stream,
 }
 
 impl Terminal {
@@ -65,17 +62,8 @@ impl Terminal {
         let shell = Process::start_at_terminal(&mut shell);
         drop(slave);
         let keyboard = File::from(OwnedFd::from(master));
-        let mut reader = keyboard.try_clone().unwrap();
-        let (sender, screen) = channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(count @ 1..) = reader.read(&mut buffer) {
-                if sender.send(buffer[..count].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut terminal = Self { shell, keyboard, screen, seen: String::new() };
+        let screen = Stream::of("the screen", keyboard.try_clone().unwrap());
+        let mut terminal = Self { shell, keyboard, screen };
         terminal.sees("$ ");
         terminal
     }
@@ -108,17 +96,8 @@ impl Terminal {
     /// Waits until this text appears, and returns everything up to its end.
     #[track_caller]
     pub fn sees(&mut self, part: &str) -> String {
-        let give_up = Instant::now() + limit();
-        loop {
-            if let Some(at) = self.seen.find(part) {
-                let rest = self.seen.split_off(at + part.len());
-                return std::mem::replace(&mut self.seen, rest);
-            }
-            let left = give_up.saturating_duration_since(Instant::now());
-            match self.screen.recv_timeout(left) {
-                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("never shown: {part:?}; last shown: {:?}", self.seen),
-            }
-        }
+        let what = format!("{part:?}");
+        let shown = self.screen.through(part, Instant::now() + limit(), &what);
+        shown.unwrap_or_else(|| panic!("the shell ended without {what}: {}", self.screen.so_far()))
     }
 }

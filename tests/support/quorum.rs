@@ -1,33 +1,46 @@
 //! Several independent servers, and `rlock` with all of them.
 
-use std::process::Command;
+use std::time::Duration;
 
-use serde_json::Value;
+use super::proxy::Proxy;
+use super::{Client, Server};
 
-use super::{Finished, READY, Running, Server, rlock, run};
-
-/// The lease. A server votes only after it has been up for longer.
-pub const TTL: &str = "3s";
-
-/// rlock with these servers as a quorum, and a lease of [`TTL`].
-pub fn at(servers: &[Server], arguments: &[&str]) -> Command {
-    let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let mut command = rlock(arguments);
-    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", TTL);
-    command
+/// Servers that vote, because their clocks say that they have been up for longer than a lease.
+pub fn servers(count: usize) -> Vec<Server> {
+    let servers: Vec<_> = (0..count).map(|_| Server::with_clock(Duration::ZERO, &[])).collect();
+    servers.iter().for_each(|server| server.step_clock(30_000));
+    servers.iter().for_each(|server| server.await_uptime(20));
+    servers
 }
 
-/// Starts a command that holds the lock `L`.
-pub fn holder(servers: &[Server], options: &[&str]) -> Running {
-    let exec = [&["exec"], options, &["L", "sh", "-c", READY]].concat();
-    let mut holder = Running::start(&mut at(servers, &exec));
-    assert_eq!(holder.line(), "READY");
-    holder
+/// rlock with these servers as a quorum, and a short lease.
+pub fn at(servers: &[Server]) -> Client {
+    at_urls(servers.iter().map(Server::url))
 }
 
-/// The lock `L`, as `inspect --json` shows it.
-pub fn inspect(servers: &[Server]) -> Value {
-    let told = run(&mut at(servers, &["inspect", "--json", "L"]));
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
-    document[0].clone()
+/// As `at`, but where some servers are, no server is.
+pub fn without(servers: &[Server], masked: &[usize]) -> Client {
+    let url = |(number, server): (usize, &Server)| match masked.contains(&number) {
+        true => format!("unix:///nowhere/{number}"),
+        false => server.url(),
+    };
+    at_urls(servers.iter().enumerate().map(url))
+}
+
+/// Wires to these servers, each with its delay, and rlock behind them.
+pub fn far<const N: usize>(servers: &[Server], delays: [u64; N]) -> ([Proxy; N], Client) {
+    let mut servers = servers.iter();
+    let wires =
+        delays.map(|delay| Proxy::to(servers.next().unwrap().port(), Duration::from_millis(delay)));
+    let client = at_urls(wires.iter().map(Proxy::url));
+    (wires, client)
+}
+
+pub fn at_urls(urls: impl Iterator<Item = String>) -> Client {
+    Client::of(urls.collect::<Vec<_>>().join(" ")).with("RLOCK_TTL", "2s")
+}
+
+/// How many servers have a hold that blocks other clients.
+pub fn having(servers: &[Server], name: &str) -> usize {
+    servers.iter().filter(|server| server.has(name)).count()
 }

@@ -48,30 +48,20 @@ pub fn refuse<'a>(command: &'a mut Command, refused: &[Refused], errno: Errno) -
 impl Refused {
     /// What all must hold, as a program of a filter.
     fn conditions(self) -> Vec<sock_filter> {
-        match self {
-            Self::Call(call) => vec![load(NUMBER), equal(call)],
-            Self::Prctl(option) => [
-                Self::Call(libc::SYS_prctl).conditions(),
-                vec![load(argument(0)), equal(option.into())],
-            ]
-            .concat(),
-            Self::Vfork => [
-                Self::Call(libc::SYS_clone).conditions(),
-                vec![load(argument(0)), any_of(libc::CLONE_VFORK)],
-                vec![load(argument(1)), any_of(-1)],
-            ]
-            .concat(),
-            Self::Thread => [
-                Self::Call(libc::SYS_clone).conditions(),
-                vec![load(argument(0)), any_of(libc::CLONE_THREAD)],
-            ]
-            .concat(),
-            Self::SilentEnd => [
-                Self::Call(libc::SYS_clone).conditions(),
-                vec![load(argument(0)), none_of(libc::CLONE_THREAD | 0xff)],
-            ]
-            .concat(),
-        }
+        let (call, arguments) = match self {
+            Self::Call(call) => (call, vec![]),
+            Self::Prctl(option) => (libc::SYS_prctl, vec![load(argument(0)), equal(option.into())]),
+            Self::Vfork => {
+                let suspends = [load(argument(0)), any_of(libc::CLONE_VFORK)];
+                (libc::SYS_clone, [suspends, [load(argument(1)), any_of(-1)]].concat())
+            }
+            Self::Thread => (libc::SYS_clone, vec![load(argument(0)), any_of(libc::CLONE_THREAD)]),
+            Self::SilentEnd => {
+                let thread_or_signal = libc::CLONE_THREAD | 0xff;
+                (libc::SYS_clone, vec![load(argument(0)), none_of(thread_or_signal)])
+            }
+        };
+        [vec![load(NUMBER), equal(call)], arguments].concat()
     }
 }
 

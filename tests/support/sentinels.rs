@@ -25,35 +25,38 @@ impl Service {
     /// Starts the service with this many replicas. `options` are those of redis-server, `of_sentinels`
     /// lines for the configuration of the sentinels.
     pub fn start(replicas: usize, options: &[&str], of_sentinels: &[&str]) -> Self {
-        let master = Server::on_tcp(options);
-        let mut servers = vec![master];
-        for _ in 0..replicas {
-            let of_a_replica = options_of_a_replica(servers[0].port());
-            let of_a_replica = of_a_replica.iter().map(String::as_str);
-            servers.push(Server::on_tcp(
-                &options.iter().copied().chain(of_a_replica).collect::<Vec<_>>(),
-            ));
-        }
-        let directory = tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap();
+        let mut servers = vec![Server::on_tcp(options)];
         let master = servers[0].port();
-        let sentinels = (0..3).map(|number| {
-            let port = free_port();
-            let file = directory.path().join(format!("sentinel-{number}.conf"));
-            let mut lines = vec![
-                format!("port {port}"),
-                "bind 127.0.0.1".to_owned(),
-                format!("sentinel monitor svc 127.0.0.1 {master} 2"),
-                "sentinel down-after-milliseconds svc 500".to_owned(),
-                "sentinel failover-timeout svc 1000".to_owned(),
-                "sentinel parallel-syncs svc 5".to_owned(),
-            ];
-            lines.extend(of_sentinels.iter().map(|line| (*line).to_owned()));
-            fs::write(&file, lines.join("\n") + "\n").unwrap();
+        let of_a_replica = options_of_a_replica(master);
+        let of_a_replica = options.iter().copied().chain(of_a_replica.iter().map(String::as_str));
+        let of_a_replica: Vec<&str> = of_a_replica.collect();
+        servers.extend((0..replicas).map(|_| Server::on_tcp(&of_a_replica)));
+        let directory = tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap();
+        let ports = [(); 3].map(|()| free_port());
+        let start = |port: u16| {
+            let file = directory.path().join(format!("{port}.conf"));
+            let mut lines = format!(
+                "port {port}
+                bind 127.0.0.1
+                sentinel myid {port:040}
+                sentinel monitor svc 127.0.0.1 {master} 2
+                sentinel down-after-milliseconds svc 500
+                sentinel failover-timeout svc 1000
+                sentinel parallel-syncs svc 5\n"
+            );
+            // They would find each other too, but only after seconds.
+            for other in ports.iter().filter(|other| **other != port) {
+                lines += &format!("sentinel known-sentinel svc 127.0.0.1 {other} {other:040}\n");
+            }
+            for replica in &servers[1..] {
+                lines += &format!("sentinel known-replica svc 127.0.0.1 {}\n", replica.port());
+            }
+            fs::write(&file, lines + &of_sentinels.join("\n") + "\n").unwrap();
             let mut command = Command::new(binary());
             command.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
             Sentinel { process: Process::start(&mut command), port }
-        });
-        let sentinels = sentinels.collect();
+        };
+        let sentinels = ports.map(start).into();
         let password = of_sentinels.iter().find_map(|line| line.strip_prefix("requirepass "));
         let password = password.map(str::to_owned);
         let service = Self { sentinels, servers, password, _directory: directory };
@@ -73,13 +76,9 @@ impl Service {
             connected
                 && (0..self.sentinels.len()).all(|sentinel| {
                     let told = self.ask(sentinel, &["SENTINEL", "MASTER", "svc"]);
-                    let field = |name: &str| {
-                        let mut lines = told.lines().skip_while(|line| *line != name);
-                        lines.nth(1).map(str::to_owned)
-                    };
-                    field("num-slaves") == Some(replicas.to_string())
-                        && field("num-other-sentinels").as_deref() == Some("2")
-                        && field("flags").as_deref() == Some("master")
+                    let told = told.replace('\n', " ");
+                    let known = format!(" num-slaves {replicas} num-other-sentinels 2 ");
+                    told.contains(&known) && told.contains(" flags master ")
                 })
         });
     }
@@ -112,9 +111,13 @@ impl Service {
         format!("127.0.0.1:{}", self.sentinels[sentinel].port)
     }
 
-    /// The port of the master, according to the first sentinel.
+    /// The port of the master, according to the first sentinel; 0 if it does not answer.
     pub fn master_port(&self) -> u16 {
-        let told = self.ask(0, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "svc"]);
+        self.port_according_to(0)
+    }
+
+    fn port_according_to(&self, sentinel: usize) -> u16 {
+        let told = self.ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "svc"]);
         told.lines().nth(1).and_then(|port| port.parse().ok()).unwrap_or(0)
     }
 
@@ -143,14 +146,10 @@ impl Service {
     /// Waits until all sentinels name another master, which acts as the master.
     pub fn await_failover(&self, from: u16) {
         until("a replica is the master", || {
-            let named = (0..self.sentinels.len()).map(|sentinel| {
-                self.ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "svc"])
-            });
-            let named: Vec<String> = named.collect();
             let port = self.master_port();
             port != 0
                 && port != from
-                && named.iter().all(|address| *address == named[0])
+                && (1..self.sentinels.len()).all(|other| self.port_according_to(other) == port)
                 && self.server(port).cli(&["ROLE"]).starts_with("master")
         });
     }

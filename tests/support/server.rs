@@ -60,11 +60,6 @@ impl Server {
         Self::launch(directory(), 0, options, None)
     }
 
-    /// Starts a Redis whose clock is this many seconds ahead.
-    pub fn ahead(seconds: u32) -> Self {
-        Self::with_clock(Duration::from_secs(seconds.into()), &[])
-    }
-
     /// Starts a Redis on a free port of 127.0.0.1, whose clock is so far ahead and can be set.
     pub fn with_clock(ahead: Duration, options: &[&str]) -> Self {
         let directory = directory();
@@ -147,6 +142,11 @@ impl Server {
         printed.parse().unwrap_or_else(|_| panic!("{arguments:?}: {printed}"))
     }
 
+    /// Whether it has a hold that blocks other clients.
+    pub fn has(&self, name: &str) -> bool {
+        self.cli(&["EXISTS", &format!("rlock:{name}")]) == "1"
+    }
+
     /// Waits until the server has been up for more than `seconds`, because it rounds its uptime.
     pub fn await_uptime(&self, seconds: u64) {
         until("the server has been up for long enough", || {
@@ -217,12 +217,8 @@ pub fn binary() -> String {
     std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| "redis-server".into())
 }
 
-/// The options of a replica that catches up without delay.
-pub fn options_of_a_replica(master: u16) -> Vec<String> {
-    let master = master.to_string();
-    ["--replicaof", "127.0.0.1", &master, "--repl-diskless-sync-delay", "0"]
-        .map(str::to_owned)
-        .to_vec()
+pub fn options_of_a_replica(master: u16) -> [String; 3] {
+    ["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()]
 }
 
 fn run_server(
@@ -238,6 +234,8 @@ fn run_server(
         .arg(socket(directory))
         .args(["--port", &port.to_string(), "--dir"])
         .arg(directory)
+        // Replicas catch up at once.
+        .args(["--repl-diskless-sync-delay", "0"])
         .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());

@@ -134,7 +134,7 @@ impl Deployment {
             }
             Servers::Cluster(cluster) => {
                 let asked = (0..2).find(|node| !is_away(*node))?;
-                Some(cluster.owner(asked, key)).filter(|node| *node != usize::MAX)?
+                cluster.owner(asked, key)?
             }
             Servers::Wired(_) | Servers::Files(_) => server,
         };
