@@ -1,5 +1,6 @@
-//! What the modules of `src` know of each other.
+//! What the modules of `src` know of each other, and the files of `tests/proof`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,4 +47,52 @@ fn every_import_points_down() {
             assert!(below, "{} uses {used}, which is not below it", file.display());
         }
     }
+}
+
+/// The module of a file, such as `check::quorum`.
+fn module_of(file: &Path) -> String {
+    let path = file.with_extension("");
+    let parts = path.iter().map(|part| part.to_str().unwrap());
+    parts.filter(|part| !["mod", "main"].contains(part)).collect::<Vec<_>>().join("::")
+}
+
+/// The modules that the text of another one names.
+fn used_by<'a>(module: &str, text: &str, all: &'a [String]) -> Vec<&'a String> {
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let around =
+        module.rsplit_once("::").map_or(String::new(), |(around, _)| format!("{around}::"));
+    let names = text.split(|c: char| !is_path(c)).filter(|name| name.contains("::"));
+    let names = names.map(|name| match name.split_once("::") {
+        Some(("crate", rest)) => rest.to_owned(),
+        Some(("super", rest)) => format!("{around}{rest}"),
+        _ => format!("{module}::{name}"),
+    });
+    let longest = |name: String| {
+        let is_in = |other: &&String| format!("{name}::").starts_with(&format!("{other}::"));
+        all.iter().filter(is_in).max_by_key(|other| other.len())
+    };
+    names.filter_map(longest).filter(|used| *used != module).collect()
+}
+
+#[test]
+fn no_files_of_the_proof_need_each_other() {
+    let proof = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proof");
+    let files = sources(&proof).into_iter().map(|path| {
+        (module_of(path.strip_prefix(&proof).unwrap()), fs::read_to_string(&path).unwrap())
+    });
+    let mut files: BTreeMap<String, String> = files.filter(|(name, _)| !name.is_empty()).collect();
+    loop {
+        // What uses nothing that is left, or is not used by anything left, is in no circle.
+        let left: Vec<String> = files.keys().cloned().collect();
+        let uses = files.iter().map(|(name, text)| (name, used_by(name, text, &left)));
+        let uses: Vec<_> = uses.filter(|(_, used)| !used.is_empty()).collect();
+        let is_used = |name| uses.iter().any(|(_, used)| used.contains(&name));
+        let both = uses.iter().map(|(name, _)| *name).filter(|name| is_used(*name));
+        let both: Vec<String> = both.cloned().collect();
+        if both.len() == left.len() {
+            break;
+        }
+        files.retain(|name, _| both.contains(name));
+    }
+    assert!(files.is_empty(), "these need each other: {:?}", files.keys());
 }

@@ -16,6 +16,7 @@ mod canonical;
 mod client;
 mod monitor;
 mod moves;
+mod play;
 mod properties;
 mod scopes;
 mod server;

@@ -5,6 +5,7 @@ mod client;
 mod connection;
 mod monitor;
 mod moves;
+mod play;
 mod properties;
 mod scopes;
 mod server;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::acquisition::{self, OLD, make_proposal_canonical, make_view_canonical, whole_ticks};
 use super::client::{Client, Doing, Phase, Vote};
-use super::server::{AHEAD, LastReply, Line, Replied, State, What, view_of};
-use super::world::{SERVERS, World, run_id};
+use super::server::{AHEAD, LastReply, Line, Replied, SERVERS, State, What, view_of};
+use super::world::{World, run_id};
 use crate::check::lock::{self, Number};
 use crate::check::scope::whose;
 use crate::check::time::{NOW, TICK, now};

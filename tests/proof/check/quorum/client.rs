@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::SERVERS;
+use super::server::SERVERS;
 use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::quorum::Acquisition;

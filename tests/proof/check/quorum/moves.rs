@@ -4,8 +4,8 @@
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Doing, How, Phase, Renewing, Vote};
-use super::server::{ATTEMPTS, LastReply, Replied, Sent, What};
-use super::world::{IO_TIMEOUT, SERVERS, World, run_id};
+use super::server::{ATTEMPTS, LastReply, Replied, SERVERS, Sent, What};
+use super::world::{IO_TIMEOUT, World, run_id};
 use crate::check::property::Property;
 use crate::check::time::{TICK, now};
 use rlock::rules::quorum::{

@@ -1,8 +1,8 @@
 //! What must never happen.
 
 use super::client::{Client, Doing, How, Phase};
-use super::server::{Server, State, has_agreed_place};
-use super::world::{SERVERS, World};
+use super::server::{SERVERS, Server, State, has_agreed_place};
+use super::world::World;
 use crate::check::property::{Property, is_something_left, rivals_run, slots_are_mixed_up};
 use crate::check::search::Play;
 use rlock::rules::model::lock::{CLAIM_WINDOW, Hold};

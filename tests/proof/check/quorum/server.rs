@@ -14,6 +14,9 @@ use rlock::rules::{
     Verdict, View,
 };
 
+/// How many servers the quorum has.
+pub(super) const SERVERS: usize = 3;
+
 /// How far the clock of a server that is ahead is ahead.
 pub(super) const AHEAD: Duration = Duration::from_secs(2 * 24 * 3_600);
 

@@ -1,0 +1,247 @@
+//! What can happen next in a world with one server, and what each of it changes.
+
+use super::client::{Client, Phase};
+use super::monitor::Monitor;
+use super::properties::broken_in;
+use super::trace::client_line;
+use super::world::World;
+use crate::check::action::{Action, Faults, Turn};
+use crate::check::lock::rebase;
+use crate::check::property::Property;
+use crate::check::scope::{Scope, whose};
+use crate::check::search::{Course, Play};
+use crate::check::time::{NOW, TICK_MILLIS, now};
+use crate::check::trace::{letter, shown};
+use rlock::rules::Revocation;
+use rlock::rules::model::Lock;
+use rlock::rules::model::lock::Guard;
+
+impl Play for World {
+    const FAULTS: Faults = &[
+        ('d', "a message crosses a tick"),
+        ('b', "the connection of {client} breaks; what it carries is lost or arrives late"),
+        ('c', "{client} dies"),
+        ('l', "a signal ends the wait of {client}"),
+        ('v', "an operator revokes all holds"),
+        ('w', "an operator revokes all holds with --now, while all holders are dead"),
+        ('g', "another tool deletes the key"),
+        ('k', "another tool writes the key"),
+        ('r', "the server restarts with its data"),
+        ('f', "the server restarts without its data"),
+        ('t', "the server restarts without its data, but all others were told of the holders"),
+        ('p', "{client} is paused"),
+        ('n', "{client} cannot reach the server for a while"),
+    ];
+
+    fn start(scope: &'static Scope) -> Self {
+        let count = scope.clients.len();
+        Self {
+            course: Course::new(scope),
+            lock: Lock::default(),
+            clients: vec![Client::default(); count],
+            monitor: Monitor::new(count),
+        }
+    }
+
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    fn turns(&self) -> Vec<Turn> {
+        use Action::*;
+        let mut turns = Vec::new();
+        for (index, client) in self.clients.iter().enumerate() {
+            // What runs inside a command starts only while that runs.
+            let is_inner = self.course.scope.clients[index].has('i');
+            let may_start =
+                matches!(client.phase, Phase::Idle) && (!is_inner || self.clients[0].holds());
+            let has_timed_out = client.connection.has_timed_out(now());
+            let client_turns = [
+                (Execute, !client.connection.requests.is_empty()),
+                (Reconnect, client.cut),
+                (Resume, client.paused),
+                (Read, client.reads()),
+                (Wake, client.wakes()),
+                (TimeOut, has_timed_out && !client.paused),
+                (Start, may_start),
+                (Finish, client.holds() && !client.paused),
+                (Fault('b'), client.awaits_server()),
+                (Fault('c'), client.is_at_work()),
+                (Fault('l'), client.may_be_signaled()),
+                (Fault('p'), client.holds() && !client.paused),
+                (Fault('n'), client.is_at_work() && !client.cut),
+            ];
+            turns.extend(Turn::possible(index, 0, client_turns));
+            for (old, requests) in client.connection.late.iter().enumerate() {
+                let is_any = !requests.is_empty();
+                let either = [(ExecuteLate, is_any), (LoseLate, is_any)];
+                turns.extend(Turn::possible(index, old, either));
+            }
+        }
+        let is_used = !self.lock.holds.is_empty() || self.lock.guard.is_some();
+        let is_foreign = self.is_foreign();
+        let is_ours = is_used && !is_foreign;
+        let server_turns = [
+            (ToolLeaves, is_foreign),
+            (Fault('v'), is_ours),
+            (Fault('w'), is_ours && self.are_holders_dead()),
+            (Fault('g'), self.lock.guard.is_some() && !is_foreign),
+            (Fault('k'), !is_foreign),
+            (Fault('r'), true),
+            (Fault('f'), is_used),
+            (Fault('t'), is_used && self.course.left.of('t') > 0 && self.are_all_told()),
+        ];
+        turns.extend(Turn::possible(0, 0, server_turns));
+        turns
+    }
+
+    fn under_way(&self) -> u8 {
+        self.clients.iter().map(Client::load).sum()
+    }
+
+    fn act(&mut self, turn: Turn) {
+        let (index, old) = (turn.client(), turn.server());
+        match turn.action {
+            Action::Start => self.start_client(index),
+            Action::Execute => {
+                let (sent, awaited) = self.clients[index].connection.next_request();
+                let reply = self.execute(index, &sent);
+                if awaited {
+                    self.clients[index].connection.reply = Some(reply);
+                }
+            }
+            Action::Read => self.read_reply(index),
+            Action::Wake => self.wake(index),
+            Action::Finish => self.end_command(index, now()),
+            Action::TimeOut => self.time_out(index),
+            Action::ExecuteLate => {
+                let sent = self.clients[index].connection.late[old].remove(0);
+                self.execute(index, &sent);
+            }
+            Action::LoseLate => drop(self.clients[index].connection.late.remove(old)),
+            Action::Resume => self.resume(index),
+            Action::Reconnect => self.clients[index].cut = false,
+            Action::ToolLeaves => {
+                self.monitor.shaken = true;
+                self.lock.guard = None;
+            }
+            Action::Fault('b') => {
+                self.monitor.shaken = true;
+                self.break_off(index);
+            }
+            Action::Fault('c') => self.crash(index),
+            Action::Fault('l') => self.signal(index),
+            Action::Fault('v') => self.revoke(Revocation::Graceful),
+            Action::Fault('w') => self.revoke(Revocation::Now),
+            Action::Fault('g') => {
+                self.monitor.all_revoked(&self.lock);
+                self.lock.guard = None;
+            }
+            Action::Fault('k') => {
+                self.monitor.idle = 0;
+                self.monitor.all_revoked(&self.lock);
+                self.lock.guard = Some(Guard { value: "theirs".into(), until: None });
+            }
+            Action::Fault('r') => self.restart(),
+            Action::Fault('f' | 't') => {
+                self.monitor.forgotten(self.are_all_told());
+                self.lock = Lock::default();
+                self.clients.iter_mut().for_each(|client| client.mail = false);
+                self.restart();
+            }
+            Action::Fault('p') => self.clients[index].paused = true,
+            Action::Fault('n') => {
+                self.monitor.idle = 0;
+                self.monitor.shaken = true;
+                self.clients[index].cut = true;
+                self.break_off(index);
+            }
+            Action::Tick => self.tick(),
+            action => panic!("{action:?} does not occur with one server"),
+        }
+    }
+
+    fn is_patient(&self) -> bool {
+        self.course.left.of_all("dblrftpn") > 0
+    }
+
+    fn make_canonical(&mut self) {
+        self.settle_times();
+        self.rank_numbers();
+    }
+
+    fn broken(&self) -> Option<Property> {
+        broken_in(self)
+    }
+
+    fn is_end(&self) -> bool {
+        let outer_ended = self.clients[0].has_ended();
+        let never_starts = |index: usize| {
+            let is_idle = matches!(self.clients[index].phase, Phase::Idle);
+            outer_ended && is_idle && self.course.scope.clients[index].has('i')
+        };
+        let mut clients = self.clients.iter().enumerate();
+        clients.all(|(index, client)| {
+            client.connection.late.is_empty() && (client.has_ended() || never_starts(index))
+        }) && self.lock.is_unused_since(NOW)
+            && !self.is_foreign()
+    }
+
+    fn has_begun(&self, client: usize) -> bool {
+        !matches!(self.clients[client].phase, Phase::Idle)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let clients = self.clients.iter().enumerate();
+        let clients =
+            clients.map(|(index, client)| format!("{}: {}", letter(index), client_line(client)));
+        clients.chain([format!("server: {}", shown(&self.lock, NOW))]).collect()
+    }
+}
+
+impl World {
+    fn tick(&mut self) {
+        if self.under_way() > 0 {
+            self.monitor.shaken = true;
+        }
+        if let Err(property) = self.watch_idle_lock() {
+            self.course.breaks(property);
+        }
+        rebase(&mut self.lock, TICK_MILLIS);
+        self.monitor.tick();
+        let clients = &self.course.scope.clients;
+        for (client, terms) in self.clients.iter_mut().zip(clients) {
+            client.shift(terms.tick);
+        }
+        // Supervisors act between two ticks, before anything that happens at the next one.
+        for (index, terms) in clients.iter().enumerate() {
+            self.supervise(index, now() - terms.tick);
+        }
+        for index in 0..self.clients.len() {
+            self.act_on_time(index);
+        }
+    }
+
+    /// Whether no hold is in use, so that all may be revoked at once.
+    fn are_holders_dead(&self) -> bool {
+        self.lock.holds.iter().all(|hold| {
+            let (client, round) = whose(&hold.token);
+            let client = &self.clients[client];
+            client.round > round || client.has_ended() || hold.renewed.is_none()
+        })
+    }
+
+    /// Whether all other clients know of every holder.
+    fn are_all_told(&self) -> bool {
+        let holders = self.clients.iter().enumerate().filter(|(_, client)| client.holds());
+        let holders: Vec<(usize, u8)> =
+            holders.map(|(index, client)| (index, client.round)).collect();
+        self.clients
+            .iter()
+            .all(|client| client.holds() || client.has_ended() || client.knows(&holders))
+    }
+}
