@@ -176,17 +176,17 @@ fn a_lock_shows_how_its_last_holds_ended() {
 fn all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since() {
     let server = Server::start();
     for prefix in ["rlock:", "{app}:"] {
-        let go = |line: &str| run(server.rlock(line.split(' ')).env("RLOCK_PREFIX", prefix));
+        let rlock = |line: &str| run(server.rlock(line.split(' ')).env("RLOCK_PREFIX", prefix));
         let nightly = || {
-            let found = go("inspect --json --all night*").json();
+            let found = rlock("inspect --json --all night*").json();
             assert_eq!(names(&found), ["nightly"]);
             found[0].clone()
         };
         let options = ["--prefix", prefix, "--label", "job/1"];
-        go("acquire held").exits(0);
+        rlock("acquire held").exits(0);
         let first = holder(&server, &options, "nightly");
         for limit in ["-n", "-n", "-w100ms"] {
-            go(&format!("exec {limit} nightly true")).exits(75);
+            rlock(&format!("exec {limit} nightly true")).exits(75);
         }
         // A waiter that is stopped is not turned away.
         let stopped = waiter(&server, &options[..2], "nightly", "");
@@ -200,21 +200,21 @@ fn all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since() {
         let by = lock["skipped"]["last_by"].as_str().unwrap();
         assert!(by.contains('@') && by.ends_with(" (true)"), "{lock}");
         assert!(lock["skipped"]["last_at"].as_str() > lock["history"][0]["acquired_at"].as_str());
-        assert_eq!(names(&go("inspect --json --all").json()), ["held", "nightly"]);
-        assert_eq!(names(&go("inspect --json").json()), ["held"]);
+        assert_eq!(names(&rlock("inspect --json --all").json()), ["held", "nightly"]);
+        assert_eq!(names(&rlock("inspect --json").json()), ["held"]);
 
-        let table = go("inspect -a").out();
+        let table = rlock("inspect -a").out();
         let rows: Vec<&str> = table.lines().collect();
         assert!(rows[2].starts_with("nightly  free for ") && rows[2].ends_with("job/1"), "{table}");
         assert!(rows[2].contains(", exit 0: ") && rows[2].contains(" (sh)  "), "{table}");
         assert!(rows[2].contains("  3 times, last ") && !rows[2].contains("expiry"), "{table}");
         assert_eq!(rows[3], "2 locks");
-        go("inspect -a --names").prints("held\nnightly");
-        go("inspect nightly").shows("\n  skipped  3 times, last ").shows("(true)");
-        go("inspect -a --attention").exits(0).prints("");
+        rlock("inspect -a --names").prints("held\nnightly");
+        rlock("inspect nightly").shows("\n  skipped  3 times, last ").shows("(true)");
+        rlock("inspect -a --attention").exits(0).prints("");
 
         // The next hold starts anew, even if nothing records its end.
-        go("acquire --ttl 100ms nightly").exits(0);
+        rlock("acquire --ttl 100ms nightly").exits(0);
         support::until("it has expired", || nightly()["state"] == "free");
         let lock = nightly();
         let none = serde_json::json!({"count": 0, "last_at": null, "last_by": null});

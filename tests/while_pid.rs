@@ -169,7 +169,7 @@ fn a_script_that_loses_its_lock_is_stopped_with_all_that_it_started() {
         server.revoke("L");
         assert!(!running.end().status.success());
         until(body, || is_gone(&started));
-        until("the keeper has let go", || server.is_free("L"));
+        until("the keeper has released the lock", || server.is_free("L"));
     }
 }
 

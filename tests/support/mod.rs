@@ -461,7 +461,7 @@ impl Server {
         command
     }
 
-    /// A shell script as root of its own namespaces, such as `--mount`.
+    /// A shell script that runs as root in new namespaces, such as `--mount`.
     pub fn contained(&self, namespaces: &str, script: &str) -> Command {
         self.program(&format!("unshare --user --map-root-user {namespaces} sh -c"), script)
     }

@@ -183,7 +183,7 @@ impl Server {
 
     /// Sets its clock forward by so many milliseconds, or back, if it was started with one.
     pub fn step_clock(&self, millis: i64) {
-        self.redis().clock.as_ref().expect("a clock of its own").step(millis);
+        self.redis().clock.as_ref().expect("a server with its own clock").step(millis);
     }
 
     /// Kills the server, which loses its data.

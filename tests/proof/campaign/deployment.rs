@@ -13,7 +13,7 @@ use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
 
 enum Servers {
-    /// One server or those of a quorum, each worker with a wire of its own.
+    /// One server or those of a quorum, with a separate proxy for each worker.
     Wired(Vec<Server>),
     Files(TempDir),
     Sentinel(Service),

@@ -20,7 +20,7 @@ impl Kind {
         }
     }
 
-    /// Whether each worker has a network of its own.
+    /// Whether each worker reaches the servers through its own proxies.
     pub fn has_wires(self) -> bool {
         matches!(self, Self::Server | Self::Quorum(_))
     }
