@@ -108,10 +108,10 @@ impl Deployment {
     pub fn begin(&mut self, what: What, lock: &str) -> bool {
         let key = format!("rlock:{lock}");
         match what {
-            What::OnServer(_, hit) if self.kind == Kind::Files => {
-                return self.remove_files(hit, &key);
-            }
             What::OnServer(server, hit) => {
+                if let Servers::Files(directory) = &self.servers {
+                    return fs::remove_file(directory.path().join(format!("{key}.lock"))).is_ok();
+                }
                 let target = self.target(server, &key);
                 return target.is_some_and(|number| self.hit(number, hit, &key));
             }
@@ -148,17 +148,12 @@ impl Deployment {
         match hit {
             Hit::Freeze => server.signal("STOP"),
             Hit::Down => server.kill(),
-            Hit::RestartWithData => {
-                server.kill();
-                server.start_again();
-            }
             Hit::RestartEmpty => {
                 server.kill();
                 let _ = fs::remove_dir_all(server.directory().join("appendonlydir"));
                 let _ = fs::remove_file(server.directory().join("appendonly.aof"));
                 server.start_again();
             }
-            Hit::Refuse => tell(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]),
             Hit::Flush => tell(&["FLUSHALL"]),
             Hit::DeleteKey => tell(&["DEL", key]),
             Hit::KillConnections => tell(&["CLIENT", "KILL", "TYPE", "normal"]),
@@ -195,7 +190,6 @@ impl Deployment {
         let (_, number) = self.away.remove(at);
         match hit {
             Hit::Freeze => self.server(number).signal("CONT"),
-            Hit::Refuse => drop(self.server(number).cli(&["ACL", "SETUSER", "default", "+@all"])),
             _ if self.kind.replicas() > 0 => self.replace_master(number),
             _ => self.server(number).start_again(),
         }
@@ -238,24 +232,6 @@ impl Deployment {
             Servers::Sentinel(service) => service.server_mut(u16::try_from(number).unwrap()),
             Servers::Files(_) => unreachable!("local files have no server"),
         }
-    }
-
-    fn remove_files(&self, hit: Hit, key: &str) -> bool {
-        let Servers::Files(directory) = &self.servers else { return false };
-        if hit != Hit::Flush {
-            return fs::remove_file(directory.path().join(format!("{key}.lock"))).is_ok();
-        }
-        // A client may create a lock file anew before its state is deleted, so it is deleted again.
-        for _ in 0..2 {
-            let files = fs::read_dir(directory.path()).unwrap().flatten().map(|file| file.path());
-            // A state that is missing beside its lock file is an error, so it comes last.
-            let (states, others): (Vec<_>, Vec<_>) =
-                files.partition(|file| file.extension().is_some_and(|name| name == "state"));
-            for file in others.iter().chain(&states) {
-                let _ = fs::remove_file(file);
-            }
-        }
-        true
     }
 
     /// Restarts a killed master once a replica has taken over.

@@ -50,16 +50,14 @@ pub enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     Freeze,
-    /// A server of a quorum is down for a while; a master is replaced.
+    /// It is down for a while. A master is replaced, a server of a quorum loses its data.
     Down,
     RestartEmpty,
-    RestartWithData,
-    /// It answers each request with an error.
-    Refuse,
     /// Cluster: the replica takes over from a living master.
     FailOver,
-    /// Deletes all data; on `local:`, all files.
+    /// Deletes all data.
     Flush,
+    /// On `local:`, the file with that name.
     DeleteKey,
     KillConnections,
     /// By so many milliseconds, forward or back.
@@ -97,7 +95,7 @@ pub enum Effect {
 impl Hit {
     /// Whether the server does not answer until the fault ends.
     pub fn lasts(self) -> bool {
-        matches!(self, Self::Freeze | Self::Down | Self::Refuse)
+        matches!(self, Self::Freeze | Self::Down)
     }
 }
 
@@ -124,14 +122,5 @@ impl What {
             }
             _ => true,
         }
-    }
-
-    /// The name without the numbers.
-    pub fn name(self) -> String {
-        let shown = match self {
-            Self::OnServer(_, hit) => format!("{hit:?}"),
-            _ => format!("{self:?}"),
-        };
-        shown.split('(').next().unwrap_or_default().to_owned()
     }
 }

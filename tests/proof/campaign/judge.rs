@@ -35,27 +35,12 @@ pub enum Promise {
     DocumentedStatus,
 }
 
-/// Why commands may overlap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gap {
-    Paused,
-    LostData,
-    FailedOver,
-    Freed,
-    /// After the others, because it excuses less.
-    Hurried,
-    /// The machine did not run what was due for about as long.
-    Starved,
-}
-
 /// What the judge found.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub violations: Vec<(Promise, String)>,
-    /// Overlaps that are excused, and their lengths in seconds.
-    pub excused: Vec<(Gap, f64)>,
-    /// The exit statuses of workers that were refused or lost their lock, and why.
-    pub causes: Vec<(i32, String)>,
+    /// How many overlaps are excused.
+    pub excused: usize,
 }
 
 /// The longest time for which no command may run although a live waiter waits and no fault is
@@ -113,15 +98,9 @@ impl Happened {
         (self.from, self.to)
     }
 
-    /// The gap in which the lock may be granted although its holder still runs, if any.
-    fn gap(&self) -> Option<Gap> {
-        match self.effect {
-            Effect::Loses => Some(Gap::LostData),
-            Effect::FailsOver => Some(Gap::FailedOver),
-            Effect::Frees => Some(Gap::Freed),
-            Effect::Hurries => Some(Gap::Hurried),
-            _ => None,
-        }
+    /// Whether the lock may be granted although its holder still runs.
+    fn may_free(&self) -> bool {
+        matches!(self.effect, Effect::Loses | Effect::FailsOver | Effect::Frees | Effect::Hurries)
     }
 
     /// Whether this hold may be older than the end of the fault.
@@ -131,15 +110,19 @@ impl Happened {
 }
 
 impl Worker {
-    /// When this worker may run beside others, and why.
-    fn excused(&self, record: &Record) -> Vec<(Span, Gap)> {
+    /// When this worker may run beside others, and for how many seconds.
+    fn excused(&self, record: &Record) -> Vec<(Span, f64)> {
         let Some(run) = &self.run else { return Vec::new() };
-        let paused = self.stops.iter().map(|stop| ((stop.0, stop.1 + RESUMING), Gap::Paused));
-        let lost = record.faults.iter().filter_map(|fault| {
-            let excuses = fault.is_after(run) && !record.all_others_knew(self, fault);
+        let paused = self.stops.iter().map(|stop| ((stop.0, stop.1 + RESUMING), f64::INFINITY));
+        let lost = record.faults.iter().filter(|fault| fault.may_free() && fault.is_after(run));
+        let lost = lost.map(|fault| {
             // The last renewal of its lease was before the end of the fault.
-            let until = fault.to + seconds(self.work.ttl);
-            Some(((fault.from, until), fault.gap().filter(|_| excuses)?))
+            let span = (fault.from, fault.to + seconds(self.work.ttl));
+            match fault.effect {
+                // The command is stopped when its lease should have ended, at the latest.
+                Effect::Hurries => (span, record.hurried + RESUMING),
+                _ => (span, f64::INFINITY),
+            }
         });
         paused.chain(lost).collect()
     }
@@ -166,23 +149,11 @@ impl Worker {
 }
 
 impl Record {
-    /// Whether the round has no other loss, and all who could be granted the lock waited for this
-    /// holder before the fault. They then remind the server.
-    fn all_others_knew(&self, holder: &Worker, fault: &Happened) -> bool {
-        let losses = self.faults.iter().filter(|fault| {
-            fault.gap().is_some() || matches!(fault.effect, Effect::Revokes | Effect::Stops(_))
-        });
-        let Some(run) = &holder.run else { return false };
-        let others = || self.workers.iter().filter(|worker| !std::ptr::eq(*worker, holder));
-        fault.effect == Effect::Loses
-            && losses.count() == 1
-            && fault.is_after(run)
-            && fault.from < run.last
-            && others().all(|other| {
-                // Its run, if any, does not precede the holder's.
-                other.run.as_ref().is_none_or(|run| run.first > fault.from)
-                    && other.queued.is_some_and(|queued| run.first < queued && queued < fault.from)
-            })
+    /// Whether this worker was killed or told to end during this time.
+    fn was_hit(&self, number: usize, during: Span) -> bool {
+        self.suffers(during, |effect| {
+            matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
+        })
     }
 
     /// Whether a fault of a kind was there during this time.
@@ -207,7 +178,8 @@ impl Verdict {
         let are_compatible = |numbers: &[usize]| {
             compatible(&numbers.iter().map(|number| &workers[*number]).collect::<Vec<_>>())
         };
-        let mut overlaps: Vec<(Span, Option<Gap>, Vec<usize>)> = Vec::new();
+        // With the seconds for which each is excused.
+        let mut overlaps: Vec<(Span, f64, Vec<usize>)> = Vec::new();
         for pair in times.windows(2) {
             let (span, middle) = ((pair[0], pair[1]), f64::midpoint(pair[0], pair[1]));
             let numbers = 0..workers.len();
@@ -216,38 +188,33 @@ impl Verdict {
             if span.1 <= span.0 || are_compatible(&running) {
                 continue;
             }
-            let gap = |number: &usize| {
-                let gaps = excused[*number].iter();
-                let gaps = gaps.filter(|(span, _)| span.0 <= middle && middle <= span.1);
-                gaps.map(|(_, gap)| *gap).min()
+            let longest = |number: &usize| {
+                let excuses = excused[*number].iter();
+                let excuses = excuses.filter(|(span, _)| span.0 <= middle && middle <= span.1);
+                excuses.map(|(_, longest)| *longest).fold(0.0, f64::max)
             };
             let (gone, others): (Vec<usize>, Vec<usize>) =
-                running.iter().partition(|number| gap(number).is_some());
-            let gap = gone.first().and_then(gap).filter(|_| are_compatible(&others));
+                running.iter().partition(|number| longest(number) > 0.0);
+            let longest = if are_compatible(&others) { longest(&gone[0]) } else { 0.0 };
             match overlaps.last_mut() {
                 Some((last, of, who))
-                    if last.1 >= span.0 && *of == gap && (gap.is_some() || *who == running) =>
+                    if last.1 >= span.0 && *of == longest && (longest > 0.0 || *who == running) =>
                 {
                     last.1 = span.1;
                 }
-                _ => overlaps.push((span, gap, running)),
+                _ => overlaps.push((span, longest, running)),
             }
         }
-        for (span, gap, running) in overlaps {
+        for (span, longest, running) in overlaps {
             let length = span.1 - span.0;
             let before = (span.0 - length, span.1);
             let stuck = running.iter().map(|number| workers[*number].stuck(before));
             let stuck = stuck.fold(record.strain.longest_gap(span), f64::max);
-            match gap {
-                // The command is stopped when its lease should have ended, at the latest.
-                Some(gap) if gap != Gap::Hurried || length <= record.hurried + RESUMING => {
-                    self.excused.push((gap, length));
-                }
-                _ if stuck >= length / 2.0 => self.excused.push((Gap::Starved, length)),
-                _ => {
-                    let what = format!("workers {running:?} overlap for {length:.6} s");
-                    self.breaks(Promise::NoOverlap, what);
-                }
+            if length <= longest || stuck >= length / 2.0 {
+                self.excused += 1;
+            } else {
+                let what = format!("workers {running:?} overlap for {length:.6} s");
+                self.breaks(Promise::NoOverlap, what);
             }
         }
     }

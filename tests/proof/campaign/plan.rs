@@ -6,8 +6,9 @@ use super::faults::{Effect, Fault, Hit, WORKERS, What, Whom};
 use super::kind::Kind;
 use crate::support::random::Random;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
+    #[default]
     Exclusive,
     Shared,
     Slots(usize),
@@ -16,8 +17,9 @@ pub enum Mode {
 }
 
 /// The clocks of a client, which may be others than those of its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clocks {
+    #[default]
     OfHost,
     /// Its time of day is hours ahead.
     Wall,
@@ -25,7 +27,7 @@ pub enum Clocks {
     Boot,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Work {
     pub clocks: Clocks,
     pub mode: Mode,
@@ -39,9 +41,7 @@ pub struct Work {
     pub lasting: Duration,
     /// Whether the command ignores SIGTERM.
     pub stubborn: bool,
-    /// `--next`
-    pub next: bool,
-    /// When it starts, from the start of the round. Ignored if the round is staged.
+    /// From the start of the round.
     pub start: Duration,
 }
 
@@ -49,8 +49,6 @@ pub struct Work {
 pub struct Plan {
     pub kind: Kind,
     pub seed: u64,
-    /// The first worker runs and all others wait before the first fault.
-    pub staged: bool,
     /// How many replicas each grant and renewal waits for.
     pub min_replicas: u64,
     pub works: Vec<Work>,
@@ -107,7 +105,6 @@ impl Plan {
 
     pub fn new(kind: Kind, seed: u64) -> Self {
         let random = &mut Random(seed);
-        let staged = random.below(3) == 0;
         let min_replicas = match random.below(2) {
             0 => kind.replicas(),
             _ => random.below(kind.replicas() + 1),
@@ -116,12 +113,12 @@ impl Plan {
         // All clients of a lock on a quorum use the same TTL.
         let common = kind.is_quorum().then(|| pick(random, &[1_000, 3_000]));
         let common = common.map(Duration::from_millis);
-        let modes = Self::modes(random, staged);
+        let modes = Self::modes(random);
         let works = (0..2 + random.below(WORKERS as u64 - 1)).map(|number| {
             let ttl = common.unwrap_or_else(|| millis(random, 1_000, longest));
             let first = number == 0;
             let limit = match random.below(8) {
-                _ if staged || first => None,
+                _ if first => None,
                 0 => Some(Duration::ZERO),
                 1 | 2 => Some(millis(random, 500, 4_000)),
                 _ => None,
@@ -145,26 +142,24 @@ impl Plan {
                 at_least: (random.below(6) == 0).then(|| millis(random, 200, 2_000)),
                 lasting,
                 stubborn: random.below(2) == 0,
-                next: !first && random.below(6) == 0,
                 start: if first { Duration::ZERO } else { millis(random, 0, 2_500) },
             }
         });
         let works: Vec<Work> = works.collect();
         let faults = Self::faults(kind, random, works.len() as u64);
-        Self { kind, seed, staged, min_replicas, works, faults }
+        Self { kind, seed, min_replicas, works, faults }
     }
 
     /// The modes of the workers of one round. Most rounds are about exclusion.
-    fn modes(random: &mut Random, staged: bool) -> Vec<Mode> {
+    fn modes(random: &mut Random) -> Vec<Mode> {
         let slots = Mode::Slots(2 + random.below(2) as usize);
         let (one, two) = (Mode::Reentrant(1), Mode::Reentrant(2));
         match random.below(8) {
             _ if std::env::var_os("RLOCK_TEST_SLOTS").is_some() => vec![slots],
-            _ if staged => vec![Mode::Exclusive],
-            0..3 => vec![Mode::Exclusive],
-            3 => vec![Mode::Exclusive, Mode::Shared],
-            4 => vec![slots],
-            5 => vec![Mode::Exclusive, one, one, two],
+            0..4 => vec![Mode::Exclusive],
+            4 => vec![Mode::Exclusive, Mode::Shared],
+            5 => vec![slots],
+            6 => vec![Mode::Exclusive, one, one, two],
             _ => vec![Mode::Exclusive, Mode::Exclusive, Mode::Shared, Mode::Shared, slots, one],
         }
     }
@@ -217,16 +212,14 @@ impl Plan {
 
     /// Something that happens to a server. What matters more is listed twice.
     fn hit(kind: Kind, random: &mut Random) -> Hit {
-        use Hit::{Down, Flush, Freeze, KillConnections, Refuse, RestartEmpty, RestartWithData};
+        use Hit::{Down, Flush, Freeze, KillConnections, RestartEmpty};
         let step = 100 + random.below(4_900).cast_signed();
         let clock = pick(random, &[Hit::StepClock(step), Hit::StepClock(-step)]);
         let own: &[Hit] = match kind {
-            Kind::Files => &[Flush],
+            Kind::Files => &[],
             Kind::Sentinel | Kind::Cluster => &[Flush, KillConnections],
-            Kind::Server => {
-                &[Flush, KillConnections, Freeze, RestartEmpty, RestartWithData, clock, clock]
-            }
-            Kind::Quorum(_) => &[Freeze, Down, Refuse, RestartEmpty, RestartEmpty, clock, clock],
+            Kind::Server => &[Flush, KillConnections, Freeze, Down, RestartEmpty, clock, clock],
+            Kind::Quorum(_) => &[Freeze, Down, RestartEmpty, RestartEmpty, clock, clock],
         };
         pick(random, &[own, &[Hit::DeleteKey]].concat())
     }

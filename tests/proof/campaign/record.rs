@@ -1,7 +1,6 @@
 //! What happened in a round, as the judge reads it. All times are seconds of CLOCK_MONOTONIC.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use super::faults::{Effect, What};
 use super::plan::{Plan, Work};
@@ -64,10 +63,9 @@ pub struct Happened {
     pub exit: Option<i32>,
 }
 
+#[derive(Debug)]
 pub struct Record {
     pub plan: Plan,
-    /// The time of day at time 0, in microseconds.
-    pub wall: f64,
     pub workers: Vec<Worker>,
     pub faults: Vec<Happened>,
     pub strain: Strain,
@@ -109,22 +107,4 @@ pub fn runs(text: &str) -> BTreeMap<usize, Run> {
         }
     }
     runs
-}
-
-impl Record {
-    /// The whole round for a person.
-    pub fn story(&self) -> String {
-        let Plan { kind, seed, staged, min_replicas, .. } = &self.plan;
-        let replicas = format!("--min-replicas {min_replicas}");
-        let mut text = format!("{kind:?}, seed {seed}, staged: {staged}, {replicas}\n");
-        for fault in &self.faults {
-            let _ = writeln!(text, "  {fault:?}");
-        }
-        for (number, worker) in self.workers.iter().enumerate() {
-            let _ = writeln!(text, "  worker {number}: {worker:?}");
-        }
-        let Self { counter, held, strain, .. } = self;
-        let _ = writeln!(text, "  counter {counter}, held {held:?}, {strain:?}");
-        text
-    }
 }

@@ -68,9 +68,6 @@ pub fn play(deployment: &mut Deployment, plan: &Plan) -> Record {
         let url = round.deployment.direct_url();
         until("the replicas confirm", || run(rlock(sure).env("RLOCK_URL", &url)).code() == 0);
     }
-    if plan.staged {
-        round.stage();
-    }
     let start = Instant::now();
     for (at, act) in round.timeline() {
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
@@ -86,25 +83,10 @@ pub fn play(deployment: &mut Deployment, plan: &Plan) -> Record {
 }
 
 impl Round<'_> {
-    /// Starts the first worker and waits until it runs, then all others until they wait.
-    fn stage(&mut self) {
-        for number in 0..self.plan.works.len() {
-            self.start(number);
-            until("the worker runs or waits", || {
-                let worker = self.workers[number].as_ref().unwrap();
-                worker.has_ended()
-                    || worker.is_queued()
-                    || runs(&self.read("runs")).contains_key(&number)
-            });
-        }
-    }
-
     fn timeline(&self) -> Vec<(Duration, Act)> {
         let mut acts = Vec::new();
         for (number, work) in self.plan.works.iter().enumerate() {
-            if !self.plan.staged {
-                acts.push((work.start, Act::Start(number)));
-            }
+            acts.push((work.start, Act::Start(number)));
         }
         for (number, fault) in self.plan.faults.iter().enumerate() {
             acts.push((fault.at, Act::Begin(number)));
@@ -220,7 +202,6 @@ impl Round<'_> {
         let counter = self.read("counter");
         Record {
             plan: self.plan.clone(),
-            wall: time_of_day() as f64 - now() * 1e6,
             workers,
             counter: counter.split(' ').next().unwrap_or_default().parse().unwrap_or(0),
             held: self.held(),

@@ -76,9 +76,6 @@ impl Started {
         if plan.min_replicas > 0 {
             options += &format!(" --min-replicas {}", plan.min_replicas);
         }
-        if work.next {
-            options += " --next";
-        }
         options += &format!(" {lock}");
         let mut line = Vec::new();
         if work.clocks == Clocks::Boot && *MAY_SHIFT {
@@ -131,10 +128,6 @@ impl Started {
 
     pub fn has_ended(&self) -> bool {
         self.end.is_finished()
-    }
-
-    pub fn is_queued(&self) -> bool {
-        queued(&self.told.lock().unwrap()).is_some()
     }
 
     /// Waits for the end, and returns what happened without what the command wrote down.

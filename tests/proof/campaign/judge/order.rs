@@ -3,7 +3,7 @@
 use super::{CLAIM_WINDOW, Promise, Verdict, join, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::Mode;
-use crate::campaign::record::{Happened, Record, Run};
+use crate::campaign::record::{Happened, Record};
 use crate::campaign::time::Span;
 
 /// How far apart a quorum may grant requests that it admits together, in microseconds.
@@ -32,12 +32,7 @@ impl Record {
     /// Whether this worker was cut off from servers, so that too few were left for it.
     fn was_alone(&self, number: usize, during: Span) -> bool {
         let parts = |it: &Effect| matches!(it, Effect::Parts(wires) if wires[number] != 0);
-        self.suffers(during, parts) && self.failing(number, during).is_some()
-    }
-
-    /// When the server granted the lock for this run, or earlier.
-    fn granted(&self, run: &Run) -> f64 {
-        (run.fence as f64 - self.wall) / 1e6 - self.hurried
+        self.suffers(during, parts) && self.is_failing(number, during)
     }
 }
 
@@ -58,7 +53,7 @@ impl Verdict {
                 }
                 // The later one was granted the lock first if it paused or its hold was lost.
                 let overtaken = record.faults.iter().any(|fault| {
-                    fault.gap().is_some() && fault.is_after(next) && fault.from < next.first
+                    fault.may_free() && fault.is_after(next) && fault.from < next.first
                 });
                 if overtaken || other.was_stopped((other.started, next.first)) {
                     continue;
@@ -82,12 +77,10 @@ impl Verdict {
                 || record.was_alone(number, waiting)
                 || record.strain.longest_gap(waiting) + worker.stuck(waiting)
                     > seconds(worker.work.ttl) / 3.0
-                || record.suffers(waiting, |effect| {
-                    matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
-                })
+                || record.was_hit(number, waiting)
                 || record.faults.iter().any(|fault| {
-                    fault.disturbs_queue(record) && meets(fault.span(), waiting)
-                        || record.hits_a_grant(fault) && meets(fault.span(), waiting)
+                    meets(fault.span(), waiting)
+                        && (fault.disturbs_queue(record) || record.hits_a_grant(fault))
                 })
             {
                 continue;
@@ -95,17 +88,7 @@ impl Verdict {
             for (later, other) in record.workers.iter().enumerate() {
                 let Some(next) = &other.run else { continue };
                 // It may enter the hold of its owner at once.
-                if matches!(other.work.mode, Mode::Reentrant(_)) {
-                    continue;
-                }
-                // A waiter with --next goes ahead even of those that queued before it, unless they
-                // were being granted the lock just then.
-                let is_later = match (worker.work.next, other.work.next) {
-                    (false, true) => false,
-                    (true, false) => record.granted(next) > queued + JITTER as f64 / 1e6,
-                    _ => other.started > queued,
-                };
-                if !is_later {
+                if other.started <= queued || matches!(other.work.mode, Mode::Reentrant(_)) {
                     continue;
                 }
                 // Requests that a quorum admits together take the lock at the same time.
