@@ -7,25 +7,21 @@
 #![allow(clippy::expect_used, reason = "a check that cannot be made must not pass")]
 
 mod command_lines;
-mod durations;
-mod enclosing_holds;
 mod lock_files;
-mod names;
 mod prints;
 mod promises;
 mod replies;
+mod requests;
 mod server;
 mod urls;
+mod words;
 
 #[cfg(test)]
 mod corpus;
 
 pub use command_lines::command_lines;
-pub use durations::durations;
-pub use enclosing_holds::enclosing_holds;
 pub use lock_files::lock_files;
-pub use names::names;
-pub use prints::prints;
 pub use replies::replies;
 pub use server::server;
 pub use urls::urls;
+pub use words::words;

@@ -1,6 +1,6 @@
 //! What is shown to users.
 
-use super::promises::{printable, text};
+use super::promises::printable;
 use rlock::inspect::problem::Here;
 use rlock::inspect::style::Style;
 use rlock::inspect::{Inspected, json, page, table};
@@ -9,8 +9,7 @@ use rlock::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client
 /// can be shown and read again.
-pub fn prints(bytes: &[u8]) {
-    let text = &*text(bytes);
+pub(super) fn prints(text: &str) {
     let shown = rlock::text::printable(text);
     printable(&shown);
     assert_eq!(rlock::text::printable(&shown), shown);
@@ -64,7 +63,7 @@ fn client(client: &ClientInfo) {
 }
 
 /// Checks that a lock can be shown in each form, even if other programs wrote its data.
-pub(crate) fn view(view: &View) {
+pub(super) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");
     let here = Here::new("host".into(), &prefix, None);

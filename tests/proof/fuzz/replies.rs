@@ -1,5 +1,9 @@
 //! What servers reply.
 
+use std::io::{self, Read};
+
+use redis::{ErrorKind, Parser};
+
 use super::prints::view;
 use super::promises::{one_line, printable};
 use rlock::rules::quorum::Run;
@@ -10,9 +14,24 @@ use rlock::store::server::scripts::{self, Call};
 use rlock::store::server::{refusal, reply};
 use rlock::store::wire::{Address, Reader, ServerError, Value};
 
-/// Checks the first reply in `bytes` as that to each script and command, and as an error.
+/// The first bytes of values that only RESP3 has. The redis crate would read them, but servers send
+/// them only after HELLO 3.
+const RESP3: &[u8] = b"%|~_,#!=(>";
+
+/// Checks that the reader and the redis crate find the same replies in `bytes`, and the first one
+/// as that to each script and command, and as an error.
 pub fn replies(bytes: &[u8]) {
-    let Some(value) = first_reply(bytes) else { return };
+    let heard = heard(bytes, u64::MAX);
+    assert_eq!(heard, self::heard(bytes, 1), "what arrives in pieces");
+    if heard.is_malformed {
+        // The redis crate notices a first byte that is not a type only when another one follows.
+        let by_redis = heard_by_redis(&[bytes, b"\n"].concat());
+        assert_eq!(by_redis.replies.get(..heard.replies.len()), Some(&heard.replies[..]));
+        assert!(by_redis.is_malformed || bytes.iter().any(|byte| RESP3.contains(byte)));
+    } else {
+        assert_eq!(heard, heard_by_redis(bytes));
+    }
+    let Some(value) = heard.replies.into_iter().next() else { return };
     if let Value::ServerError(error) = &value {
         refused(error);
     }
@@ -57,10 +76,46 @@ fn refused(error: &ServerError) {
     }
 }
 
-/// The first reply in `bytes`, if they contain a complete one.
-fn first_reply(mut bytes: &[u8]) -> Option<Value> {
-    let mut reader = Reader::default();
-    while reader.read_from(&mut bytes).is_ok_and(|count| count > 0) {}
-    let mut rest = usize::MAX;
-    reader.reply(&mut rest).ok()?
+/// The replies in some bytes, and whether something malformed follows.
+#[derive(Debug, PartialEq)]
+struct Heard {
+    replies: Vec<Value>,
+    is_malformed: bool,
+}
+
+/// What the reader makes of bytes that arrive in pieces of this size.
+fn heard(mut bytes: &[u8], size: u64) -> Heard {
+    let (mut reader, mut rest, mut replies) = (Reader::default(), usize::MAX, Vec::new());
+    let is_malformed = loop {
+        match reader.reply(&mut rest) {
+            Ok(Some(reply)) => replies.push(reply),
+            Ok(None) if matches!(reader.read_from(&mut (&mut bytes).take(size)), Ok(0)) => {
+                break false;
+            }
+            Ok(None) => {}
+            Err(_) => break true,
+        }
+    };
+    Heard { replies, is_malformed }
+}
+
+fn heard_by_redis(mut bytes: &[u8]) -> Heard {
+    /// Fails at the end, because a parser that sees the end reports it as malformed.
+    struct Endless<'a, 'b>(&'a mut &'b [u8]);
+    impl Read for Endless<'_, '_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                count => Ok(count),
+            }
+        }
+    }
+    let (mut parser, mut replies) = (Parser::new(), Vec::new());
+    let error = loop {
+        match parser.parse_value(Endless(&mut bytes)) {
+            Ok(reply) => replies.push(reply),
+            Err(error) => break error,
+        }
+    };
+    Heard { replies, is_malformed: error.kind() == ErrorKind::Parse }
 }

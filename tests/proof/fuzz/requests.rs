@@ -1,0 +1,62 @@
+//! Requests to a store that may answer anything.
+
+use std::time::Duration;
+
+use super::prints::view;
+use super::promises::one_line;
+use rlock::rules::{Answer, Failure, Key, Mode, Outcome, Prefix, Request, Revocation, Token, Ttl};
+use rlock::store::Store;
+use rlock::store::location::Location;
+
+pub(super) fn key() -> Key {
+    Key::new(&Prefix::default(), &"L".parse().expect("a name"))
+}
+
+pub(super) fn open(url: &str, replicas: u32) -> Box<dyn Store> {
+    let location = Location::parse(&[url], None).expect("a URL");
+    location.open(Duration::from_secs(2), replicas).expect("a store")
+}
+
+/// Sends one of the requests, and checks that all it tells can be shown.
+pub(super) fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
+    let asked = answered(store, what);
+    if let Err(failure) = &asked {
+        one_line(&failure.to_string());
+    }
+    asked
+}
+
+fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
+    let request = Request {
+        mode: if what == 6 { Mode::Shared } else { Mode::Exclusive },
+        token: Token::recorded("0123456789").expect("a token"),
+        reentrant: true,
+        heartbeat: Some(Duration::from_secs(10)),
+        client: "host\nuser\n7\nmake\nexec\n".into(),
+        ..Request::plain(key(), Ttl::DEFAULT)
+    };
+    let (key, token) = (&request.key, &request.token);
+    match what {
+        0 | 6 => {
+            let answer = store.acquire(&request, &[], None)?;
+            if let Answer::Busy(seen) | Answer::Queued { view: seen, .. } = &answer {
+                view(seen);
+            }
+            if let Answer::Queued { .. } = answer {
+                store.sleep(&request, Duration::from_millis(1), &[], None)?;
+            }
+        }
+        1 => drop(store.renew(key, token, None, None)?),
+        2 => drop(store.release(key, token, Outcome::Exit(0))?),
+        3 => store.leave(&request)?,
+        4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
+        5 => view(&store.inspect(key)?),
+        _ => {
+            let listing = store.list(&Prefix::default(), None, true)?;
+            let unread = listing.locks.iter().filter_map(|(_, seen)| seen.as_ref().err());
+            unread.chain(&listing.failures).for_each(|failure| one_line(&failure.to_string()));
+            listing.locks.iter().filter_map(|(_, seen)| seen.as_ref().ok()).for_each(view);
+        }
+    }
+    Ok(())
+}
