@@ -189,17 +189,4 @@ mod tests {
         let wide = rows(["日本日本日本", "x", "1m", "2s", "", "", "!", ""]);
         assert_eq!((fit(&wide, None)[NAME], fit(&wide, Some(5))[NAME]), (12, NARROWEST));
     }
-
-    #[test]
-    fn labels_get_the_room_that_is_left() {
-        let url = "https://ci.example/jobs/813";
-        let labeled = rows(["L", "ana@ci-3 pid 1 (x)", "1m", "2s", "", "", "", url]);
-        let others = 4 + 18 + 3 + 5 + 7 + 5 * GAP;
-        assert_eq!(fit(&labeled, None)[LABEL], url.len());
-        assert_eq!(fit(&labeled, Some(others + 100))[LABEL], url.len());
-        assert_eq!(fit(&labeled, Some(others + 20))[LABEL], 20);
-        assert_eq!(fit(&labeled, Some(others + 15))[LABEL], 0);
-        assert_eq!(fit(&labeled, Some(0))[LABEL], 0);
-        assert_eq!(cut_middle(&labeled[1].cells[LABEL], 16), "https…e/jobs/813");
-    }
 }

@@ -258,7 +258,6 @@ mod tests {
     use crate::rules::Ttl;
 
     const KILL: LossPolicy = LossPolicy::DEFAULT;
-    const CONTINUE: LossPolicy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
 
     /// A lease of 30 s, acquired at 0. Its deadline is at 29,698 ms.
     fn machine() -> Machine {
@@ -273,70 +272,81 @@ mod tests {
         Lease::new(Instant::at_millis(millis), Ttl::from_millis(30_000))
     }
 
-    #[test]
-    fn a_lease_that_is_renewed_lets_the_command_run() {
-        let mut machine = machine();
-        let renewed = Event::Renewed(lease_sent_at(10_000));
-        assert_eq!(machine.on(renewed, Instant::at_millis(10_001)), []);
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(34_000)), []);
-        assert_eq!(machine.wake_at(), Some(Instant::at_millis(39_698 - 5_000)));
+    fn renewed(sent: u64) -> Event {
+        Event::Renewed(lease_sent_at(sent))
+    }
+
+    fn unanswered() -> Event {
+        Event::Unanswered("refused".into())
+    }
+
+    fn not_held() -> Event {
+        Event::NotHeld(Reason::unknown())
+    }
+
+    /// Plays events at their milliseconds, and compares what the machine does.
+    fn play(machine: &mut Machine, events: &[(u64, Event, &[&str])]) {
+        for (at, event, expected) in events {
+            let actions = machine.on(event.clone(), Instant::at_millis(*at));
+            let actions = actions.iter().map(|action| match (action.loss(), action) {
+                (Some(loss), _) => format!("lost: {loss}"),
+                (None, Action::ReportDelay(loss)) => format!("late: {loss}"),
+                (None, other) => format!("{other:?}"),
+            });
+            assert_eq!(actions.collect::<Vec<_>>(), *expected, "{event:?} at {at}");
+        }
     }
 
     #[test]
     fn the_command_ends_before_a_lease_that_cannot_be_renewed_expires() {
         let mut machine = machine();
-        machine.on(Event::Unanswered("refused".into()), Instant::at_millis(10_000));
-        assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
-        let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
-        let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
-            panic!("{actions:?}")
-        };
-        let message = "the lease expires in 5s and was not renewed for 24s: refused";
-        assert_eq!(loss.to_string(), message);
-        assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
+        let lost = "lost: the lease expires in 5s and was not renewed for 24s: refused";
+        play(
+            &mut machine,
+            &[
+                (10_000, renewed(10_000), &[]),
+                (20_000, unanswered(), &[]),
+                (34_697, Event::Tick, &[]),
+                (34_698, Event::Tick, &["Terminate", lost]),
+                (39_697, Event::Tick, &[]),
+                (39_698, Event::Tick, &["Kill"]),
+            ],
+        );
         assert!(!machine.is_over());
-        machine.on(Event::Ended, Instant::at_millis(29_700));
+        play(&mut machine, &[(39_700, Event::Ended, &[])]);
         assert!(machine.is_over());
     }
 
     #[test]
     fn a_late_renewal_is_reported_once_and_so_is_its_end() {
-        let mut machine = machine();
-        let mut unanswered =
-            |at| machine.on(Event::Unanswered("refused".into()), Instant::at_millis(at));
-        assert_eq!(unanswered(14_999), []);
-        let [Action::ReportDelay(delay)] = &unanswered(15_000)[..] else { panic!("not reported") };
-        let message = "the lease expires in 14s and was not renewed for 15s: refused";
-        assert_eq!(delay.to_string(), message);
-        assert_eq!(unanswered(16_000), []);
-        let over = [Action::ReportRecovery(Duration::from_secs(18))];
-        let mut renewed =
-            |sent| machine.on(Event::Renewed(lease_sent_at(sent)), Instant::at_millis(sent));
-        assert_eq!(renewed(18_000), over);
-        assert_eq!(renewed(28_000), []);
+        let late = "late: the lease expires in 14s and was not renewed for 15s: refused";
+        play(
+            &mut machine(),
+            &[
+                (14_999, unanswered(), &[]),
+                (15_000, unanswered(), &[late]),
+                (16_000, unanswered(), &[]),
+                (18_000, renewed(18_000), &["ReportRecovery(18s)"]),
+                (28_000, renewed(28_000), &[]),
+            ],
+        );
     }
 
     #[test]
-    fn a_lock_that_is_lost_ends_the_command_at_once() {
-        let mut machine = machine();
-        let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
-        let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
-            panic!("{actions:?}")
-        };
-        assert_eq!(loss.to_string(), "the lock was forgotten by the server");
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
-    }
-
-    #[test]
-    fn a_pause_past_the_deadline_kills_before_anything_else() {
-        let mut machine = machine();
-        let actions = machine.on(signal(Signal::SIGCONT), Instant::at_millis(60_000));
-        assert!(matches!(
-            actions[..],
-            [Action::Kill, Action::ReportLoss(_), Action::Forward(Signal::SIGCONT)]
-        ));
+    fn a_lock_that_is_lost_ends_the_command_at_once_unless_it_may_continue() {
+        let lost = "lost: the lock was forgotten by the server";
+        play(
+            &mut machine(),
+            &[
+                (10_000, not_held(), &["Terminate", lost]),
+                (14_999, Event::Tick, &[]),
+                (15_000, Event::Tick, &["Kill"]),
+            ],
+        );
+        let policy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
+        let mut machine = Machine::new(lease_sent_at(0), policy);
+        play(&mut machine, &[(10_000, not_held(), &[lost]), (90_000, Event::Tick, &[])]);
+        assert_eq!((machine.wake_at(), machine.continue_at()), (None, None));
     }
 
     #[test]
@@ -358,49 +368,21 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_follows_a_stop_is_explained_by_it() {
-        let mut machine = machine();
-        let actions = machine.on(Event::Resumed, Instant::at_millis(25_000));
-        let loss = actions.iter().find_map(Action::loss).map(ToString::to_string);
-        let message = "the lease expires in 4.6s and was not renewed for 25s: rlock was stopped";
-        assert_eq!(loss.as_deref(), Some(message));
+    fn a_loss_that_follows_a_stop_is_explained_by_it_and_kills_in_time() {
+        let lost = "lost: the lease expires in 4.6s and was not renewed for 25s: rlock was stopped";
+        play(&mut machine(), &[(25_000, Event::Resumed, &["Terminate", lost, "Continue"])]);
+        let lost = "lost: the lease has expired and was not renewed for 1m: rlock was stopped";
+        play(&mut machine(), &[(60_000, Event::Resumed, &["Kill", lost, "Continue"])]);
     }
 
     #[test]
-    fn a_command_is_killed_before_it_is_continued_if_its_lease_has_expired() {
-        let mut machine = machine();
-        let actions = machine.on(Event::Resumed, Instant::at_millis(60_000));
-        let kill = actions.iter().position(|action| *action == Action::Kill);
-        let continued = actions.iter().position(|action| *action == Action::Continue);
-        assert!(kill.is_some() && kill < continued, "{actions:?}");
-    }
-
-    #[test]
-    fn descendants_end_with_a_lost_lock_and_survive_otherwise() {
+    fn descendants_end_with_a_lost_lock() {
         let mut lost = machine();
-        lost.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
-        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), []);
+        lost.on(not_held(), Instant::at_millis(1_000));
+        lost.on(Event::Ended, Instant::at_millis(1_100));
         assert!(lost.awaits_descendants() && !lost.is_over());
-        assert_eq!(lost.on(Event::Tick, Instant::at_millis(6_000)), [Action::Kill]);
+        play(&mut lost, &[(6_000, Event::Tick, &["Kill"])]);
         assert!(lost.is_over());
-        let mut alone = machine();
-        alone.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
-        alone.on(Event::Ended, Instant::at_millis(1_100));
-        assert_eq!(alone.on(Event::DescendantsGone, Instant::at_millis(1_100)), []);
-        assert!(alone.is_over());
-        let mut kept = machine();
-        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), []);
-        assert!(kept.is_over());
-    }
-
-    #[test]
-    fn a_command_that_may_continue_is_left_alone() {
-        let mut machine = Machine::new(lease_sent_at(0), CONTINUE);
-        let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
-        assert!(matches!(actions[..], [Action::ReportLoss(_)]), "{actions:?}");
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
-        assert_eq!((machine.wake_at(), machine.continue_at()), (None, None));
-        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), []);
     }
 
     #[test]

@@ -67,16 +67,3 @@ pub(super) fn received<T>(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_new_head_listens_a_little_longer_before_it_asks() {
-        let [long, short] = [1_000, 1].map(Duration::from_millis);
-        assert_eq!(pause_of_a_head(false, long), None);
-        assert_eq!(pause_of_a_head(true, long), Some(HEAD_PAUSE));
-        assert_eq!(pause_of_a_head(true, short), Some(short));
-    }
-}

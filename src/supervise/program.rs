@@ -108,31 +108,3 @@ pub(super) fn files(name: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CStrin
     });
     Ok(files.collect::<Result<_, _>>()?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn searched(name: &str, path: Option<&str>) -> Vec<String> {
-        let files = files(OsStr::new(name), path.map(OsStr::new)).unwrap();
-        files.into_iter().map(|file| file.into_string().unwrap()).collect()
-    }
-
-    #[test]
-    fn a_name_is_searched_in_each_directory_of_path() {
-        assert_eq!(searched("a", Some("/b:c/d")), ["/b/a", "c/d/a"]);
-        assert_eq!(searched("a", None), ["/bin/a", "/usr/bin/a"]);
-    }
-
-    #[test]
-    fn an_empty_entry_of_path_is_the_current_directory() {
-        assert_eq!(searched("a", Some("")), ["a"]);
-        assert_eq!(searched("a", Some(":/b:")), ["a", "/b/a", "a"]);
-    }
-
-    #[test]
-    fn a_name_with_a_slash_is_a_file_and_an_empty_name_is_none() {
-        assert_eq!(searched("./a", Some("/b")), ["./a"]);
-        assert!(searched("", Some("/b")).is_empty());
-    }
-}

@@ -65,20 +65,3 @@ impl From<FailedStep> for NotStarted {
 
 /// The kernel's errors are below 4096.
 const BITS_OF_ERRNO: u32 = 12;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_failed_step_arrives_and_a_closed_pipe_means_that_none_failed() {
-        for step in SpawnStage::ALL {
-            let (read, write) = std::io::pipe().unwrap();
-            let failed = FailedStep { step, errno: Errno::ENOTRECOVERABLE };
-            failed.send(&write);
-            assert_eq!(FailedStep::receive(read), Some(failed));
-        }
-        let (read, _) = std::io::pipe().unwrap();
-        assert_eq!(FailedStep::receive(read), None);
-    }
-}

@@ -58,50 +58,43 @@ mod tests {
     use nix::libc;
     use nix::sys::signal::{SigSet, SigmaskHow, kill, raise};
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-    use nix::unistd::{ForkResult, Pid, fork};
+    use nix::unistd::{ForkResult, fork};
 
     use super::*;
 
-    /// Runs in a new process. Returns how that stops or ends, and how it ends.
-    fn outcomes(run: impl FnOnce() -> bool) -> (WaitStatus, WaitStatus, Pid) {
+    /// Runs in a new process, and expects that it ends although nobody else continues it.
+    fn ends(run: impl FnOnce() -> bool) {
         // SAFETY: `run` makes only system calls.
         let ForkResult::Parent { child } = (unsafe { fork() }).unwrap() else {
             let status = if run() { 7 } else { 8 };
             // SAFETY: it only ends the process.
             unsafe { libc::_exit(status) }
         };
-        let first = waitpid(child, Some(WaitPidFlag::WUNTRACED)).unwrap();
-        let is_stop = matches!(first, WaitStatus::Stopped(..));
-        (first, if is_stop { end_of(child) } else { first }, child)
-    }
-
-    /// Waits for the end of a process, and kills it if it does not end.
-    fn end_of(child: Pid) -> WaitStatus {
         let until = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < until {
+        let ended = loop {
             match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
-                WaitStatus::StillAlive => std::thread::sleep(Duration::from_millis(10)),
-                ended => return ended,
+                WaitStatus::StillAlive if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                WaitStatus::StillAlive => kill(child, Signal::SIGKILL).unwrap(),
+                ended => break ended,
             }
-        }
-        kill(child, Signal::SIGKILL).unwrap();
-        waitpid(child, None).unwrap()
-    }
-
-    #[test]
-    fn a_process_that_is_stopped_just_after_the_moment_is_continued_too() {
-        let (stopped, ended, child) = outcomes(|| {
-            let mut timer = ContinueTimer::new();
-            timer.set(Some(Instant::now()));
-            raise(Signal::SIGSTOP).is_ok()
-        });
-        assert_eq!(stopped, WaitStatus::Stopped(child, Signal::SIGSTOP));
+        };
         assert_eq!(ended, WaitStatus::Exited(child, 7));
     }
 
     #[test]
+    fn a_process_that_is_stopped_just_after_the_moment_is_continued_too() {
+        ends(|| {
+            let mut timer = ContinueTimer::new();
+            timer.set(Some(Instant::now()));
+            raise(Signal::SIGSTOP).is_ok()
+        });
+    }
+
+    #[test]
     fn a_moment_that_passes_just_before_a_stop_prevents_it() {
-        let (ended, _, child) = outcomes(|| {
+        ends(|| {
             let stop = SigSet::from(Signal::SIGTSTP);
             let blocked = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
             let mut timer = ContinueTimer::new();
@@ -110,6 +103,5 @@ mod tests {
             timer.set_again();
             raised.is_ok() && blocked.is_ok_and(|before| before.thread_set_mask().is_ok())
         });
-        assert_eq!(ended, WaitStatus::Exited(child, 7));
     }
 }

@@ -35,17 +35,7 @@ pub(crate) fn is_named(entry: &CStr, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
     use super::*;
-
-    #[test]
-    fn all_variables_are_among_the_entries() {
-        for (name, value) in std::env::vars_os() {
-            let variable = [name.into_vec(), value.into_vec()].join(&b'=');
-            assert!(inherited().any(|entry| entry.to_bytes() == variable));
-        }
-    }
 
     #[test]
     fn an_entry_has_a_name_only_with_its_equals_sign() {

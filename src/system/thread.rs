@@ -39,13 +39,7 @@ pub(crate) fn call<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-    use std::sync::mpsc::channel;
-    use std::time::Duration;
-
     use super::*;
-    use crate::rules::Instant;
-    use crate::system::poll::{Want, Woken, wait};
 
     #[test]
     fn a_thread_starts_with_all_signals_blocked_and_its_starter_keeps_its_mask() {
@@ -56,19 +50,5 @@ mod tests {
         assert!(blocked.iter().count() > before.iter().count());
         assert!(blocked.contains(nix::sys::signal::Signal::SIGTSTP));
         assert_eq!(SigSet::thread_get_mask().unwrap(), before);
-    }
-
-    #[test]
-    fn the_descriptor_of_a_call_becomes_readable_when_it_returns() {
-        let (sender, receiver) = channel();
-        let call = call("call", move || receiver.recv().unwrap()).unwrap();
-        let wait = |time| {
-            let until = Instant::now() + Duration::from_millis(time);
-            wait(Some((call.as_fd(), Want::Read)), None, until).unwrap()
-        };
-        assert_eq!(wait(1), Woken::TimedOut);
-        sender.send(7).unwrap();
-        assert_eq!(wait(3_600_000), Woken::Ready);
-        assert_eq!(call.next(), Some(7));
     }
 }

@@ -152,20 +152,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn client_info_survives_a_round_trip_to_the_server() {
-        let info = ClientInfo {
-            host: "ci-3".into(),
-            user: "ana".into(),
-            pid: 4242,
-            command: "make".into(),
-            kind: Kind::Exec,
-            label: Some("https://ci/1".parse().unwrap()),
-        };
-        assert_eq!(ClientInfo::from_lines(&info.to_lines()), info);
-        assert_eq!(info.to_string(), "ana@ci-3 pid 4242 (make)");
-    }
-
-    #[test]
     fn a_hostile_description_cannot_move_the_cursor() {
         let info = ClientInfo::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
         assert_eq!(info.host, " [2Jhost");

@@ -55,6 +55,21 @@ impl Play {
         self.step = last_reply.1;
     }
 
+    /// Each member replies the same.
+    fn replies<const N: usize>(&mut self, members: [usize; N], reply: impl Fn() -> Reply) {
+        for member in members {
+            self.reply(member, reply());
+        }
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.step, Step::Wait(_))
+    }
+
+    fn is_queued(&self) -> bool {
+        matches!(self.step, Step::End(End::Queued { .. }))
+    }
+
     fn pass(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
         let (orders, step) = self.acquisition.progress(self.now);
@@ -98,6 +113,10 @@ fn granted(fence: u64) -> Reply {
     Reply::Answer(Answer::Granted { fence: Fence(fence), slot: None })
 }
 
+fn failed() -> Reply {
+    Reply::Failed(Failure::Interrupted { sent: true })
+}
+
 #[test]
 fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
     let mut play = Play::begin(false, [0; 3]);
@@ -106,22 +125,20 @@ fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
     play.reply(1, nominated(12));
     let commit = QuorumOp::Commit(None, (Fence(12), None));
     assert_eq!(play.asked(), [(2, QuorumOp::Propose(None)), (0, commit), (1, commit)]);
-    play.reply(0, granted(12));
-    play.reply(1, granted(12));
+    play.replies([0, 1], || granted(12));
     assert_eq!(play.step, Step::End(End::Granted((Fence(12), None))));
 }
 
 #[test]
 fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
     let mut play = Play::begin(true, [0, 99_000, 0]);
-    play.reply(0, granted(12));
-    play.reply(1, granted(12));
+    play.replies([0, 1], || granted(12));
     assert_eq!(play.step, Step::End(End::Granted((Fence(12), None))));
     // The commit that gave the hold has not reached the second member yet.
     let mut play = Play::begin(true, [0; 3]);
     play.reply(0, granted(12));
     play.reply(1, proposal(14, None, free()));
-    play.reply(2, Reply::Failed(Failure::Interrupted { sent: true }));
+    play.reply(2, failed());
     let commit = QuorumOp::Commit(None, (Fence(12), None));
     assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, commit)));
 }
@@ -129,20 +146,17 @@ fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
 #[test]
 fn a_hold_with_another_fence_does_not_count() {
     let mut play = Play::begin(false, [0; 3]);
-    (0..3).for_each(|member| play.reply(member, nominated(10)));
+    play.replies([0, 1, 2], || nominated(10));
     play.reply(0, granted(10));
     play.reply(1, granted(20));
     play.reply(2, granted(10));
     assert_eq!(play.step, Step::End(End::Granted((Fence(10), None))), "two of three agree");
 
     let mut play = Play::begin(false, [0; 3]);
-    play.reply(0, nominated(10));
-    play.reply(1, nominated(10));
+    play.replies([0, 1], || nominated(10));
     play.reply(0, granted(10));
     play.reply(1, granted(20));
-    let failed = || Reply::Failed(Failure::Interrupted { sent: true });
-    play.reply(2, failed());
-    play.reply(2, failed());
+    play.replies([2, 2], failed);
     let leaps = |(_, part): &(usize, QuorumOp)| {
         matches!(part, QuorumOp::Commit(None, (Fence(20..276), None)))
     };
@@ -152,17 +166,14 @@ fn a_hold_with_another_fence_does_not_count() {
 #[test]
 fn a_member_that_has_not_answered_may_show_which_clock_is_wrong() {
     let mut play = Play::begin(false, [0; 5]);
-    let failed = || Reply::Failed(Failure::Interrupted { sent: true });
     let far = 2 * DAY * 1_000;
     play.reply(0, proposal(far, Some(far), View { now: ServerTime(2 * DAY), ..free() }));
     play.reply(1, failed());
-    (2..4).for_each(|member| play.reply(member, nominated(10)));
+    play.replies([2, 3], || nominated(10));
     play.reply(0, granted(far));
     play.reply(1, failed());
-    for member in 2..4 {
-        play.reply(member, Reply::Behind(Duration::from_millis(DAY), ServerTime(0)));
-    }
-    assert!(matches!(play.step, Step::Wait(_)), "{:?}", play.step);
+    play.replies([2, 3], || Reply::Behind(Duration::from_millis(DAY), ServerTime(0)));
+    assert!(play.waits(), "{:?}", play.step);
 }
 
 #[test]
@@ -174,18 +185,15 @@ fn a_waiter_restates_the_largest_ticket_of_a_majority() {
     assert_eq!(play.asked(), [(2, QuorumOp::Propose(None)), (0, restated), (1, restated)]);
     play.reply(2, proposal(15, None, held_by("a")));
     assert_eq!(play.asked(), [(0, restated), (1, restated), (2, restated)]);
-    play.reply(0, proposal(12, None, held_by("a")));
-    play.reply(1, proposal(12, None, held_by("a")));
-    assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+    play.replies([0, 1], || proposal(12, None, held_by("a")));
+    assert!(play.is_queued(), "{:?}", play.step);
 }
 
 #[test]
 fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
     let mut play = Play::begin(true, [0; 3]);
-    for member in [0, 1, 0, 1] {
-        play.reply(member, proposal(12, None, held_by("a")));
-    }
-    assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+    play.replies([0, 1, 0, 1], || proposal(12, None, held_by("a")));
+    assert!(play.is_queued(), "{:?}", play.step);
     let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
     play.orders.extend(orders);
     play.reply(2, proposal(15, Some(15), free()));
@@ -196,13 +204,11 @@ fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
 #[test]
 fn messages_from_enough_members_are_enough_to_settle() {
     let mut play = Play::begin(true, [0; 3]);
-    for member in [0, 1, 2, 0, 1] {
-        play.reply(member, proposal(12, None, held_by("a")));
-    }
+    play.replies([0, 1, 2, 0, 1], || proposal(12, None, held_by("a")));
     let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
     play.orders = orders;
     play.reply(0, Reply::Heard(Some(nomination(30, 1, &[]))));
-    assert!(matches!(play.step, Step::Wait(_)), "one call is not enough");
+    assert!(play.waits(), "one call is not enough");
     play.reply(1, Reply::Heard(Some(nomination(31, 1, &[]))));
     assert_eq!(play.step, Step::End(End::Woken));
     (play.orders, play.step) = play.acquisition.begin(play.now);
@@ -224,12 +230,10 @@ fn a_failed_settle_gives_up_its_holds_and_keeps_its_ticket() {
 #[test]
 fn a_recently_restarted_server_has_no_vote() {
     let mut play = Play::begin(true, [99_000, 99_000, 0]);
-    (0..3).for_each(|member| play.reply(member, nominated(12)));
-    (0..3).for_each(|member| play.reply(member, nominated(12)));
-    assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+    play.replies([0, 1, 2, 0, 1, 2], || nominated(12));
+    assert!(play.is_queued(), "{:?}", play.step);
     let mut play = Play::begin(false, [99_000, 99_000, 0]);
-    (0..3).for_each(|member| play.reply(member, nominated(12)));
-    (0..3).for_each(|member| play.reply(member, nominated(12)));
+    play.replies([0, 1, 2, 0, 1, 2], || nominated(12));
     assert_eq!(play.step, Step::End(End::TooFew(1)));
 }
 
@@ -239,21 +243,19 @@ fn a_young_server_that_calls_a_request_does_not_end_it_if_enough_others_may_vote
     for member in [0, 1, 2, 0, 1, 2] {
         play.reply(member, proposal(12, (member < 2).then_some(12), free()));
     }
-    assert!(matches!(play.step, Step::Wait(_)), "another request may give up: {:?}", play.step);
+    assert!(play.waits(), "another request may give up: {:?}", play.step);
     play.pass(20);
-    (0..3).for_each(|member| play.reply(member, nominated(12)));
+    play.replies([0, 1, 2], || nominated(12));
     assert!(play.asked().contains(&(1, QuorumOp::Commit(Some(Ticket(12)), (Fence(12), None)))));
 }
 
 #[test]
 fn a_request_awaits_every_member_that_it_needs() {
     let mut play = Play::begin(false, [99_000, 0, 0]);
-    play.reply(0, nominated(12));
-    play.reply(1, nominated(12));
-    play.pass(20);
-    play.reply(0, nominated(12));
-    play.reply(1, nominated(12));
-    play.pass(20);
+    for _ in 0..2 {
+        play.replies([0, 1], || nominated(12));
+        play.pass(20);
+    }
     assert_eq!(play.step, Step::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
     play.reply(2, nominated(12));
     assert!(play.asked().contains(&(2, QuorumOp::Commit(Some(Ticket(12)), (Fence(12), None)))));
@@ -265,11 +267,9 @@ fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
     for (member, holder) in [(0, "a"), (1, "b"), (2, "c"), (0, "a"), (1, "b")] {
         play.reply(member, proposal(12, None, held_by(holder)));
     }
-    assert!(matches!(play.step, Step::Wait(_)), "each of the three may give up");
+    assert!(play.waits(), "each of the three may give up");
     play.pass(300);
-    for (member, holder) in [(1, "b"), (2, "b")] {
-        play.reply(member, proposal(12, None, held_by(holder)));
-    }
+    play.replies([1, 2], || proposal(12, None, held_by("b")));
     let Step::End(End::Refused(answer)) = &play.step else { panic!("{:?}", play.step) };
     assert!(matches!(**answer, Answer::Busy(_)), "{answer:?}");
 }
