@@ -1,6 +1,6 @@
 //! No call keeps a server busy for long. What one call leaves undone, later calls do.
 
-use crate::support::{self, Finished, Server, until};
+use crate::support::{self, Finished, Server};
 
 /// How many may expire together.
 const MANY: &str = "20000";
@@ -35,13 +35,20 @@ const WAITERS: &str = "
     end
     redis.call('HSET', KEYS[3], 'ticket', ARGV[1], 'generation', 'l')";
 
+/// Until when waiters count as alive.
+const LATER: &str = "99999999999999";
+
+/// A script that is sent in full takes longer.
+fn server() -> Server {
+    let server = Server::start();
+    server.learns_the_scripts();
+    server
+}
+
 fn prepare(server: &Server, script: &str, arguments: &[&str]) {
     let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state", "{rlock:L}?queue"];
     let script = format!("{}{script}", support::DETAILS);
     server.cli(&[&["EVAL", &script, "4"][..], &keys, arguments].concat());
-    // A script that is sent in full takes longer.
-    server.run("inspect warm");
-    server.run("exec warm true");
     server.cli(&["CONFIG", "RESETSTAT"]);
 }
 
@@ -79,116 +86,84 @@ fn times(server: &Server, name: &str) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn no_call_takes_long_when_many_leases_expire_together() {
-    let server = Server::start();
-    // No holder is left.
-    prepare(&server, HOLDS, &[MANY, "-5", ""]);
-    server.run("exec -n L true").exits(0);
-    no_call_takes_long(&server);
-    assert_eq!(server.cli(&["HLEN", "{rlock:L}?state"]), "2");
-
-    // A client waits.
-    prepare(&server, HOLDS, &[MANY, "-5", ""]);
-    prepare(&server, WAITERS, &["2", "99999999999999"]);
-    server.run("exec -n L true").exits(75);
-    no_call_takes_long(&server);
-    assert!(server.cli(&["GET", "rlock:L"]).starts_with("w0000001"));
-    server.cli(&["FLUSHALL"]);
-
-    // One of them is left.
-    prepare(&server, HOLDS, &[MANY, "-5", ""]);
-    prepare(&server, &HOLDS.replace("%08d", "1%07d"), &["1", "600000", ""]);
-    server.run("exec -n L true").exits(75);
-    no_call_takes_long(&server);
-    server.run("exec -n -s L true").exits(0);
-}
-
-#[test]
-fn no_call_takes_long_when_many_waiters_are_dead() {
-    let server = Server::start();
-    prepare(&server, WAITERS, &[MANY, "5"]);
-    server.run("exec -n L true").exits(0);
-    no_call_takes_long(&server);
-    assert_eq!(server.cli(&["EXISTS", "{rlock:L}?queue"]), "0");
-}
-
-#[test]
-fn no_call_takes_long_when_many_holds_are_revoked() {
-    let server = Server::start();
-    // At once, and holds that are kept after their release too.
-    for (release, status) in [("release --force --now L", ""), ("release --force L", "cooling")] {
-        prepare(&server, HOLDS, &[MANY, "600000", status]);
-        server.run(release).exits(0);
-        no_call_takes_long(&server);
-        assert!(server.is_free("L"));
-    }
-
-    // When the holders are asked to release, by one mark.
-    prepare(&server, HOLDS, &[MANY, "600000", ""]);
-    let force = support::Running::start(&mut server.rlock(["release", "--force", "L"]));
-    until("they are revoked", || server.inspect("L")["state"] == "revoked");
-    no_call_takes_long(&server);
-    let renew = "renew L 00000001-0000-4000-8000-000000000000";
-    server.run(renew).exits(77).says("was revoked by");
-    server.run("exec -n L true").exits(75);
-    force.signal("TERM");
-    force.end();
-
-    // When a user deletes the key, or another tool overwrites it.
-    for (change, told) in
-        [(&["DEL", "rlock:L"][..], "was deleted"), (&["SET", "rlock:L", "x"], "was overwritten")]
-    {
+fn no_call_takes_long_when_many_holds_or_waiters_end_together() {
+    let server = server();
+    let one_more = HOLDS.replace("%08d", "1%07d");
+    let expired = (HOLDS, [MANY, "-5", ""]);
+    let held = (HOLDS, [MANY, "600000", ""]);
+    let one_left = (&*one_more, ["1", "600000", ""]);
+    let [dead, waiting] = [("5", MANY), (LATER, "2")].map(|it| (WAITERS, [it.1, it.0, ""]));
+    // What is stored, a command, its status, and what is stored after it.
+    for (stored, line, status, question, answer) in [
+        (&[expired][..], "exec -n L true", 0, "HLEN {rlock:L}?state", "2"),
+        (&[expired, waiting], "exec -n L true", 75, "GETRANGE rlock:L 0 7", "w0000001"),
+        (&[expired, one_left], "exec -n L true", 75, "GETRANGE rlock:L 0 7", "10000001"),
+        (&[dead], "exec -n L true", 0, "EXISTS {rlock:L}?queue", "0"),
+        (&[held], "release --force --now L", 0, "EXISTS rlock:L", "0"),
+        (&[(HOLDS, [MANY, "600000", "cooling"])], "release --force L", 0, "EXISTS rlock:L", "0"),
+    ] {
         server.cli(&["FLUSHALL"]);
-        prepare(&server, HOLDS, &[MANY, "600000", ""]);
-        server.cli(change);
-        server.run("exec -n L true").exits(75);
-        server.run(renew).says(told);
+        for (script, arguments) in stored {
+            prepare(&server, script, arguments);
+        }
+        server.run(line).exits(status);
         no_call_takes_long(&server);
+        assert_eq!(server.cli(&question.split(' ').collect::<Vec<_>>()), answer, "{line}");
+    }
+}
+
+#[test]
+fn no_call_takes_long_when_many_holders_are_to_learn_of_a_loss() {
+    let server = server();
+    let refused = |told: &str| {
+        server.run("exec -n L true").exits(75);
+        server.run("renew L 00000001-0000-4000-8000-000000000000").exits(77).says(told);
+        no_call_takes_long(&server);
+        server.cli(&["FLUSHALL"]);
+    };
+    let held = || prepare(&server, HOLDS, &[MANY, "600000", ""]);
+    // They are asked to release, by one mark.
+    held();
+    let force = server.starts("release --force", "L").tells("waiting up to ");
+    refused("was revoked by");
+    force.signal("TERM");
+    // A user deletes the key, or another tool overwrites it.
+    for (change, told) in [("DEL rlock:L", "was deleted"), ("SET rlock:L x", "was overwritten")] {
+        held();
+        server.cli(&change.split(' ').collect::<Vec<_>>());
+        refused(told);
     }
 }
 
 #[test]
 fn no_call_takes_long_when_many_slots_are_taken() {
-    let server = Server::start();
+    let server = server();
     let one = HOLDS.replace("'shared'", "'slots:60000'");
     let holds =
         one.replace("details.fence = token, i", "details.fence, details.slot = token, i, i");
     let holds = holds + "\nredis.call('HSET', KEYS[3], 'slots', string.rep('\\255', ARGV[1] / 8))";
-    let newcomer = || server.exec_script("-n --slots 60000 L", "echo $RLOCK_SLOT");
-    prepare(&server, &holds, &[MANY, "600000", ""]);
-    newcomer().prints("20001");
-    no_call_takes_long(&server);
-    server.run("release --force --now L").exits(0);
-    no_call_takes_long(&server);
-
-    // All but one expire.
-    prepare(&server, &holds, &[MANY, "-5", ""]);
-    prepare(&server, &one.replace("%08d", "1%07d"), &["1", "600000", ""]);
-    newcomer().prints("1");
-    no_call_takes_long(&server);
+    // The second time, all but one expire.
+    for (left, slot) in [("600000", "20001"), ("-5", "1")] {
+        server.cli(&["FLUSHALL"]);
+        prepare(&server, &holds, &[MANY, left, ""]);
+        prepare(&server, &one.replace("%08d", "1%07d"), &["1", "600000", ""]);
+        server.run("exec -n --slots 60000 L printenv RLOCK_SLOT").exits(0).prints(slot);
+        no_call_takes_long(&server);
+    }
 }
 
 #[test]
 fn many_holders_and_waiters_are_shown_page_by_page() {
-    let server = Server::start();
+    let server = server();
     prepare(&server, HOLDS, &[MANY, "600000", ""]);
-    prepare(&server, WAITERS, &[MANY, "99999999999999"]);
+    prepare(&server, WAITERS, &[MANY, LATER]);
     let seen = server.inspect("L");
     assert_eq!(seen["holders"].as_array().unwrap().len(), 1_000);
     assert_eq!(seen["waiters"].as_array().unwrap().len(), 1_000);
-    no_call_takes_long(&server);
     server.run("inspect").shows(" 20000 holders: ");
     no_call_takes_long(&server);
-}
-
-#[test]
-fn no_call_takes_long_when_one_of_many_holds_or_waiters_is_removed() {
-    let server = Server::start();
-    prepare(&server, HOLDS, &[MANY, "60000", ""]);
+    // One of them is removed.
     for (id, status) in [("00010000", 0), ("w0010000", 0), ("ffffffff", 77)] {
-        if id.starts_with('w') {
-            prepare(&server, WAITERS, &[MANY, "9000000000000"]);
-        }
         server.run(&format!("release --force --now --id {id} L")).exits(status);
         no_call_takes_long(&server);
     }

@@ -4,39 +4,24 @@
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
-use crate::support::{
-    self, Finished, Running, Server, acquire, at, quorum, rlock, run, until, waiter,
-};
+use crate::support::{Finished, READY, Running, Server, acquire, at, quorum, until, waiter};
 
 /// Starts a client of these servers, lets this many flights to each of them pass, and returns while
 /// the next ones are on their way.
-fn next_flight_after(
-    passed: usize,
-    servers: &[Server],
-    arguments: &[&str],
-) -> (Vec<Proxy>, Running) {
+fn next_flight_after(passed: usize, servers: &[Server], line: &str) -> (Vec<Proxy>, Running) {
     let wire = |server: &Server| Proxy::to(server.port(), Duration::from_millis(300));
     let wires: Vec<Proxy> = servers.iter().map(wire).collect();
     let urls: Vec<String> = wires.iter().map(Proxy::url).collect();
-    let mut client = rlock([&arguments[..1], &["--io-timeout", "2s"], &arguments[1..]].concat());
-    let client = Running::start(client.env("RLOCK_URL", urls.join(" ")));
+    let line = format!("{line} --io-timeout 2s");
+    let client = Running::start(&mut at(&urls.join(" "), &line));
     until("the flights are on their way", || wires.iter().all(|wire| wire.flights() > passed));
     (wires, client)
 }
 
 fn server() -> Server {
     let server = Server::on_tcp(&[]);
-    warm(&server);
+    server.learns_the_scripts();
     server
-}
-
-/// Lets a server know the scripts, so that each of them takes one flight.
-fn warm(server: &Server) {
-    let token = acquire(server, &[], "warm");
-    run(&mut server.rlock(["renew", "warm", &token]));
-    server.run("release --force --id ffffffff warm");
-    server.run("release --force --now warm");
-    server.run("inspect warm");
 }
 
 #[test]
@@ -51,27 +36,27 @@ fn a_request_of_a_script_or_an_operator_is_repeated_until_the_server_is_back() {
         let token = acquire(&server, &[], "L");
         let line = line.replace("TOKEN", &token).replace("ID", &token[..8]);
         server.signal("STOP");
-        let mut asking =
-            Running::start(&mut at(&server.url(), &format!("{line} --io-timeout 300ms")));
-        asking.told(pending);
+        let line = format!("{line} --io-timeout 300ms");
+        let asking = Running::start(&mut at(&server.url(), &line)).tells(pending);
         server.signal("CONT");
         asking.end().exits(0);
         assert_eq!(server.is_free("L"), line.starts_with("release"));
-        run(&mut server.rlock(["release", "L", &token]));
+        server.run(&format!("release L {token}"));
     }
 }
 
 #[test]
 fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
     let servers = quorum::servers(3);
-    servers.iter().for_each(warm);
-    for (count, now) in [(1, &[][..]), (1, &["--now"]), (3, &[])] {
+    servers.iter().for_each(Server::learns_the_scripts);
+    for (count, force) in
+        [(1, "release --force L"), (1, "release --force --now L"), (3, "release --force L")]
+    {
         let servers = &servers[..count];
         let first = quorum::at(servers).holder("L");
-        let second = quorum::at(servers).exec("L", support::READY);
+        let second = quorum::at(servers).exec("L", READY);
         let mut second = second.tells("waiting at position");
-        let force = [&["release", "--force"], now, &["L"]].concat();
-        let (wires, force) = next_flight_after(1, servers, &force);
+        let (wires, force) = next_flight_after(1, servers, force);
         wires.iter().for_each(|wire| wire.part(true));
         first.finish().exits(0);
         assert_eq!(second.line(), "READY");
@@ -91,9 +76,9 @@ fn a_revocation_whose_reply_is_lost_is_reported_and_spares_the_next_holder() {
         let token = acquire(&server, &["--ttl", "1h"], "L");
         let id = &token[..8];
         let second = waiter(&server, &[], "L", "second; read _ || :");
-        let force = ["release", "--force", "--now", "--json", "L", "--id", id];
-        let force = if by_id { &force[..] } else { &force[..5] };
-        let (wires, force) = next_flight_after(passed, std::slice::from_ref(&server), force);
+        let by = if by_id { format!("--id {id}") } else { String::new() };
+        let force = format!("release --force --now --json L {by}");
+        let (wires, force) = next_flight_after(passed, std::slice::from_ref(&server), &force);
         wires[0].drop_replies(true);
         until("it is revoked", || server.inspect("L")["holders"][0]["id"] != *id);
         wires[0].drop_replies(false);
@@ -111,7 +96,7 @@ fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
     let server = server();
     let wire = Proxy::to(server.port(), Duration::ZERO);
     wire.drop_replies(true);
-    let exec = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", wire.url()));
+    let exec = Running::start(&mut at(&wire.url(), "exec L true"));
     until("the lock is held", || server.inspect("L")["state"] == "held");
     server.run("release --force --now L").exits(0);
     wire.drop_replies(false);
