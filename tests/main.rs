@@ -16,7 +16,6 @@ mod hostile;
 mod inspect;
 mod interop;
 mod lease;
-mod limits;
 mod local;
 mod local_clocks;
 mod local_deaths;
