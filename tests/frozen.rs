@@ -3,35 +3,28 @@
 
 use crate::support::cluster::Cluster;
 use crate::support::sentinels::Service;
-use crate::support::{Finished, LongerWait, Running, Server, quorum, rlock, run};
+use crate::support::{Client, Finished, LongerWait, Server, quorum};
 
-/// The environment of clients with an I/O timeout of 3 s.
-const PATIENT: [(&str, &str); 2] = [("RLOCK_TTL", "30s"), ("RLOCK_IO_TIMEOUT", "3s")];
+/// A client with an I/O timeout of 3 s.
+fn patient(url: String) -> Client {
+    Client::of(url).with("RLOCK_TTL", "30s").with("RLOCK_IO_TIMEOUT", "3s")
+}
 
 /// Compares with a wait that is longer than the promised time, and shorter than two I/O timeouts.
 #[track_caller]
 fn ends_after_one_timeout(
-    urls: &str,
-    settings: [(&str, &str); 2],
+    client: &Client,
     longer: &'static str,
     problem: &str,
     signal: impl Fn(&str),
 ) {
-    let at = |arguments: &[&str]| {
-        let mut command = rlock(arguments);
-        command.env("RLOCK_URL", urls).envs(settings);
-        command
-    };
-    run(&mut at(&["acquire", "L"])).exits(0);
-    let mut waits = Running::start(&mut at(&["exec", "-w", "1s", "L", "true"]));
-    waits.told("waiting at position 1");
+    client.acquire("L");
+    let waits = client.start("exec -w 1s L true").tells("waiting at position 1");
     signal("STOP");
     let mut longer = LongerWait::of(longer);
-    let asks = Running::start(&mut at(&["exec", "-n", "M", "true"]));
-    let begins = Running::start(&mut at(&["exec", "-w", "1s", "M", "true"]));
-    for told in [asks.end(), begins.end(), waits.end()] {
-        assert_eq!(told.code(), 69, "{told:?}");
-        assert!(told.err().contains(problem), "{told:?}");
+    let [asks, begins] = ["-n", "-w 1s"].map(|wait| client.start(&format!("exec {wait} M true")));
+    for command in [asks, begins, waits] {
+        command.end().exits(69).says(problem);
     }
     longer.is_not_over();
     signal("CONT");
@@ -41,7 +34,7 @@ fn ends_after_one_timeout(
 fn one_server_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     let server = Server::on_tcp(&[]);
     let problem = "did not answer within 3s";
-    ends_after_one_timeout(&server.tcp_url(), PATIENT, "5900ms", problem, |name| {
+    ends_after_one_timeout(&patient(server.tcp_url()), "5900ms", problem, |name| {
         server.signal(name);
     });
 }
@@ -49,9 +42,8 @@ fn one_server_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
 #[test]
 fn a_majority_of_a_quorum_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     let servers = quorum::servers(3);
-    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(" ");
-    let settings = [("RLOCK_TTL", "8s"), ("RLOCK_IO_TIMEOUT", "2s")];
-    ends_after_one_timeout(&urls, settings, "3900ms", "1 of 3 servers usable", |name| {
+    let client = quorum::at(&servers).with("RLOCK_TTL", "8s").with("RLOCK_IO_TIMEOUT", "2s");
+    ends_after_one_timeout(&client, "3900ms", "1 of 3 servers usable", |name| {
         servers[1..].iter().for_each(|server| server.signal(name));
     });
 }
@@ -59,7 +51,7 @@ fn a_majority_of_a_quorum_delays_nothing_for_longer_than_the_limit_and_one_timeo
 #[test]
 fn sentinels_and_their_master_delay_nothing_for_longer_than_the_limit_and_one_timeout() {
     let service = Service::start(0, &[], &[]);
-    ends_after_one_timeout(&service.url(), PATIENT, "5900ms", "", |name| {
+    ends_after_one_timeout(&patient(service.url()), "5900ms", "", |name| {
         (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, name));
         service.servers()[0].signal(name);
     });
@@ -68,8 +60,7 @@ fn sentinels_and_their_master_delay_nothing_for_longer_than_the_limit_and_one_ti
 #[test]
 fn a_cluster_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     let cluster = Cluster::start(3, 0);
-    let problem = "within 3s";
-    ends_after_one_timeout(&cluster.url(), PATIENT, "5900ms", problem, |name| {
+    ends_after_one_timeout(&patient(cluster.url()), "5900ms", "within 3s", |name| {
         (0..3).for_each(|node| cluster.node(node).signal(name));
     });
 }

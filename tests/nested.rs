@@ -36,18 +36,11 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
 }
 
 #[test]
-fn locks_of_other_names_nest() {
-    let server = Server::start();
-    server.exec_script("a", "$rlock exec b echo in").prints("in");
-}
-
-#[test]
 fn a_command_waits_for_the_lock_of_its_sibling() {
     let server = Server::start();
     let sibling = holder(&server, &[], "L");
     let nested = ["exec", "outer", binary(), "exec", "L", "echo", "in"];
-    let mut nested = Running::start(&mut server.rlock(nested));
-    nested.told("waiting at position 1");
+    let nested = Running::start(&mut server.rlock(nested)).tells("waiting at position 1");
     sibling.finish();
     nested.finish().prints("in");
 }
@@ -58,8 +51,7 @@ fn an_ended_enclosing_hold_blocks_nothing() {
     let first = holder(&server, &[], "L");
     let mut command = server.rlock(["exec", "L", "echo", "in"]);
     command.env("RLOCK_HELD", "rlock:L=00000000-0000-4000-8000-000000000000");
-    let mut left_over = Running::start(&mut command);
-    left_over.told("waiting at position 1");
+    let left_over = Running::start(&mut command).tells("waiting at position 1");
     first.finish();
     left_over.finish().prints("in");
 }

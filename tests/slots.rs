@@ -1,44 +1,30 @@
 //! With --slots N, each holder has a number from 1 to N.
 
-use std::time::Duration;
-
-use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, acquire, run, until};
+use crate::support::{self, Finished, Running, Server, run, until};
 use serde_json::Value;
 
 /// Prints the number of the slot, or `none`, and waits for a line or the end of stdin.
 const SLOT: &str = "echo SLOT ${RLOCK_SLOT-none}; read _ || :";
 
-/// Starts an exec whose command prints its slot.
-fn start(server: &Server, options: &[&str]) -> Running {
-    let exec = [&["exec"], options, &["L", "sh", "-c", SLOT]].concat();
-    Running::start(&mut server.rlock(exec))
+/// Starts an exec with these options whose command prints its slot.
+fn start(server: &Server, options: &str) -> Running {
+    server.starts(&format!("exec {options} L sh -c"), SLOT)
 }
 
 /// Starts an exec that gets this slot.
 #[track_caller]
-fn holder(server: &Server, options: &[&str], slot: &str) -> Running {
-    let mut holder = start(server, options);
-    assert_eq!(holder.line(), format!("SLOT {slot}"));
-    holder
-}
-
-/// Waits in the queue.
-#[track_caller]
-fn waiter(server: &Server, options: &[&str]) -> Running {
-    let mut waiter = start(server, options);
-    waiter.told("waiting at position");
-    waiter
+fn holder(server: &Server, options: &str, slot: &str) -> Running {
+    start(server, options).prints_first(&format!("SLOT {slot}"))
 }
 
 /// The slot of each holder in inspect, with its process ID.
 #[track_caller]
 fn slots(server: &Server) -> Vec<(u64, u64)> {
     let lock = server.inspect("L");
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
     let holders = lock["holders"].as_array().unwrap().iter();
-    let number = |holder: &Value, field| holder[field].as_u64().unwrap_or(0);
     let mut slots: Vec<_> =
-        holders.map(|holder| (number(holder, "slot"), number(holder, "pid"))).collect();
+        holders.map(|holder| (number(&holder["slot"]), number(&holder["pid"]))).collect();
     slots.sort_unstable();
     slots
 }
@@ -46,42 +32,41 @@ fn slots(server: &Server) -> Vec<(u64, u64)> {
 #[test]
 fn a_newcomer_gets_the_lowest_free_number_and_a_holder_keeps_its_own() {
     let server = Server::start();
-    let three = ["-v", "--ttl", "1500ms", "--slots", "3"];
-    let first = holder(&server, &three, "1");
-    let mut second = holder(&server, &three, "2");
+    let three = "-v --ttl 1500ms --slots 3";
+    let first = holder(&server, three, "1");
+    let mut second = holder(&server, three, "2");
     // When it is dead, its number is free.
-    acquire(&server, &three[1..], "L");
+    server.run(&format!("acquire {three} L")).exits(0);
     for _ in 0..2 {
         second.told("] renewed for");
     }
     let [one, two] = [&first, &second].map(|holder| u64::from(holder.pid()));
     until("the third is gone", || slots(&server) == [(1, one), (2, two)]);
-    let third = holder(&server, &three, "3");
+    let third = holder(&server, three, "3");
     first.finish().exits(0);
     assert_eq!(slots(&server), [(2, two), (3, third.pid().into())]);
-    let next = holder(&server, &three, "1");
+    let next = holder(&server, three, "1");
     for running in [third, second, next] {
         running.finish().exits(0);
     }
     // With another number of slots, it begins at 1 again.
-    holder(&server, &["--slots", "2", "--at-least", "1m"], "1").finish().exits(0);
+    holder(&server, "--slots 2 --at-least 1m", "1").finish().exits(0);
     // A number stays taken until --at-least ends.
-    holder(&server, &["--slots", "2"], "2").finish().exits(0);
+    holder(&server, "--slots 2", "2").finish().exits(0);
 }
 
 #[test]
 fn a_number_that_is_freed_goes_to_the_next_waiter() {
     let server = Server::start();
-    let two = ["--slots", "2"];
-    let first = holder(&server, &two, "1");
-    let second = holder(&server, &two, "2");
+    let first = holder(&server, "--slots 2", "1");
+    let second = holder(&server, "--slots 2", "2");
     // A different number of slots, and other modes, wait.
     for other in ["--slots 3", "--shared"] {
         let told = format!("held with --slots 2, but requested with {other}");
         server.run(&format!("exec -n {other} L true")).exits(75).says(&told);
     }
-    let mut third = waiter(&server, &two);
-    let mut fourth = waiter(&server, &two);
+    let [mut third, mut fourth] =
+        [(); 2].map(|()| start(&server, "--slots 2").tells("waiting at position"));
     if !server.is_local() {
         // This needs no memory.
         server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -116,28 +101,9 @@ fn acquire_and_inspect_show_the_number() {
     let shell = server.run("acquire --shell --slots 3 L").out();
     assert!(shell.contains("RLOCK_SLOT=2; export") && shell.ends_with(" RLOCK_SLOT;"), "{shell}");
     assert_eq!(slots(&server).iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2]);
-    server.run("inspect L").shows("\n  slot     1\n").shows("\n  slot     2\n");
     let document = server.json("acquire --json M");
     assert_eq!(document.get("slot"), Some(&Value::Null), "{document}");
     assert_eq!(server.inspect("M")["holders"][0]["slot"], Value::Null);
-    assert!(!server.run("inspect M").out().contains("slot"));
-}
-
-#[test]
-fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_same_number_again() {
-    let server = Server::on_tcp(&[]);
-    let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let first = holder(&server, &["--slots", "2"], "1");
-    let second = holder(&server, &["--slots", "2"], "2");
-    let exec = ["exec", "-v", "--ttl", "3s", "--slots", "2", "L", "sh", "-c", SLOT];
-    let mut third = Running::start(server.rlock(exec).env("RLOCK_URL", proxy.url()));
-    third.told("sleeping");
-    proxy.break_reply_after(0);
-    second.finish().exits(0);
-    assert_eq!(third.line(), "SLOT 2");
-    assert_eq!(slots(&server).len(), 2);
-    third.finish().exits(0);
-    first.finish().exits(0);
 }
 
 support::also_on_local! {

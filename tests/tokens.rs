@@ -51,15 +51,14 @@ fn renew_and_release_reject_wrong_partial_and_expired_tokens() {
     until("the lease ends", || server.is_free("L"));
     let token = acquire(&server, &[], "L");
     let before = server.stored("L");
-    let longer = format!("{token}x");
-    let fields = format!("details:{token}");
-    for wrong in [&expired, &token[..8], &token[..35], &longer, &fields, "x", "guard", "ticket"] {
+    let (longer, field) = (format!("{token}x"), format!("details:{token}"));
+    for wrong in [&expired, &token[..8], &token[..35], &longer, &field, "guard"] {
         let (status, told) = match *wrong == expired {
             true => (77, "this token's hold expired"),
             false => (64, "TOKEN: not a token"),
         };
         for command in ["renew", "release"] {
-            run(&mut server.rlock([command, "L", wrong])).exits(status).says(told);
+            server.run(&format!("{command} L {wrong}")).exits(status).says(told);
         }
     }
     assert_eq!(server.stored("L"), before);
@@ -78,8 +77,9 @@ fn the_token_of_one_lock_is_rejected_by_another() {
     let server = Server::start();
     let token = acquire(&server, &[], "a");
     acquire(&server, &[], "b");
-    run(&mut server.rlock(["release", "b", &token])).exits(77);
-    run(&mut server.rlock(["release", "--prefix", "", "a", &token])).exits(77);
+    for other in ["b", "--prefix= a"] {
+        server.run(&format!("release {other} {token}")).exits(77);
+    }
 }
 
 #[test]
@@ -87,50 +87,47 @@ fn a_waiters_token_cannot_be_used_before_it_holds() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let second = support::waiter(&server, &[], "L", "second");
-    let waiting = server.waiters_token("L");
-    run(&mut server.rlock(["release", "L", &waiting])).exits(77);
+    server.run(&format!("release L {}", server.waiters_token("L"))).exits(77);
     first.finish();
     second.finish().prints("ENTERED second");
 }
 
 #[test]
-fn a_key_deleted_or_overwritten_by_hand_is_a_lost_lock() {
+fn a_release_of_a_lost_lock_admits_others_sooner_and_spares_the_key_of_another_tool() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");
     server.cli(&["DEL", "rlock:L"]);
-    run(&mut server.rlock(["renew", "L", &token])).exits(77);
-    // A release of a lost lock fails, but admits others sooner.
-    run(&mut server.rlock(["release", "L", &token])).exits(77);
+    server.run(&format!("release L {token}")).exits(77);
     let token = acquire(&server, &["-n"], "L");
     server.cli(&["SET", "rlock:L", "theirs"]);
-    run(&mut server.rlock(["release", "L", &token])).exits(77);
+    server.run(&format!("release L {token}")).exits(77);
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
 }
 
 #[test]
 fn every_outcome_has_a_json_document() {
     let server = Server::start();
-    let document = |arguments: &[&str], code: i32, status: &str| {
-        let output = run(&mut server.rlock(arguments)).exits(code);
+    let document = |line: &str, code: i32, status: &str| {
+        let output = server.run(line).exits(code);
         let document = output.json();
         assert_eq!(output.out().lines().count(), 1, "{output:?}");
         assert_eq!((&document["name"], &document["status"]), (&"L".into(), &status.into()));
         document
     };
-    let acquired = document(&["acquire", "--json", "--ttl", "5s", "L"], 0, "acquired");
+    let acquired = document("acquire --json --ttl 5s L", 0, "acquired");
     assert_eq!(acquired["ttl_ms"], 5000);
     assert!(acquired["fence"].is_u64());
     let token = acquired["token"].as_str().unwrap();
-    let busy = document(&["acquire", "-n", "--json", "L"], 75, "busy");
+    let busy = document("acquire -n --json L", 75, "busy");
     assert_eq!(busy["exit"], 75);
     assert_eq!(busy["holders"][0]["id"], token[..8]);
     assert_eq!(busy["holders"][0]["kind"], "acquire");
-    let renewed = document(&["renew", "--json", "L", token], 0, "renewed");
+    let renewed = document(&format!("renew --json L {token}"), 0, "renewed");
     assert_eq!(renewed["fence"], acquired["fence"]);
-    document(&["release", "--json", "L", token], 0, "released");
-    document(&["release", "--json", "L", token], 77, "not-held");
-    let unreachable = ["acquire", "--json", "--url", "redis://127.0.0.1:1", "L"];
-    document(&unreachable, 69, "unreachable");
+    for (code, status) in [(0, "released"), (77, "not-held")] {
+        document(&format!("release --json L {token}"), code, status);
+    }
+    document("acquire --json --url redis://127.0.0.1:1 L", 69, "unreachable");
 }
 
 #[test]
