@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    self, Finished, LongerWait, READY, Running, Server, acquire, binary, holder, run, until, waiter,
+    self, Finished, LongerWait, READY, Server, acquire, binary, holder, run, until, waiter,
 };
 
 #[test]
@@ -11,43 +11,40 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     let server = Server::start();
     let first = holder(&server, &["-s"], "L");
     let second = holder(&server, &["-s"], "L");
-    let writer = waiter(&server, &["-x"], "L", "writer");
+    // The lease of a dead reader expires, while the others keep theirs.
+    acquire(&server, &["-s", "--ttl", "1s"], "L");
+    let mut writer = server.starts("exec -x L sh -c", READY).tells("position 1: shared by");
     let third = waiter(&server, &["-s"], "L", "third");
     let fourth = waiter(&server, &["-s"], "L", "fourth");
     server.run("exec -n -s L true").exits(75).says("3 already waiting");
     // A reader that waits does not count itself.
     let busy = server.run("exec -w 300ms -s L true").exits(75).err();
     assert_eq!(busy.matches("; 3 already waiting").count(), 2, "{busy}");
+    let holders = || server.inspect("L")["holders"].as_array().unwrap().len();
+    until("the dead one is gone", || holders() == 2);
     let lock = server.inspect("L");
     assert_eq!((&lock["mode"], &lock["slots"]), (&"shared".into(), &serde_json::Value::Null));
-    assert_eq!(lock["holders"].as_array().unwrap().len(), 2);
-    // The writer gives up, and all readers behind it enter together, while the others read on.
-    writer.signal("TERM");
+    first.finish().exits(0);
+    assert_eq!(server.waiting("L"), 3);
+    second.finish().exits(0);
+    assert_eq!(writer.line(), "READY");
+    assert_eq!(server.waiting("L"), 2);
+    writer.finish().exits(0);
     third.end().prints("ENTERED third");
     fourth.end().prints("ENTERED fourth");
-    first.finish().exits(0);
-    second.finish().exits(0);
-    writer.end();
-    assert!(server.is_free("L"));
 }
 
 #[test]
-fn a_writer_acquires_the_lock_after_the_last_reader_and_before_later_readers() {
+fn a_writer_that_gives_up_admits_the_readers_behind_it_while_others_read_on() {
     let server = Server::start();
-    let first = holder(&server, &["--shared"], "L");
-    // The lease of a dead reader expires, while the others keep theirs.
-    acquire(&server, &["-s", "--ttl", "1s"], "L");
-    let exec = ["exec", "L", "sh", "-c", READY];
-    let mut writer = Running::start(&mut server.rlock(exec));
-    writer.told("waiting at position 1: shared by");
-    let reader = waiter(&server, &["-s"], "L", "reader");
-    until("the dead one is gone", || server.inspect("L")["holders"].as_array().unwrap().len() == 1);
-    assert_eq!(server.waiting("L"), 2);
+    let first = holder(&server, &["-s"], "L");
+    let writer = waiter(&server, &[], "L", "writer");
+    let later = [(); 2].map(|()| waiter(&server, &["-s"], "L", "later"));
+    writer.signal("TERM");
+    for reader in later {
+        reader.end().prints("ENTERED later");
+    }
     first.finish().exits(0);
-    assert_eq!(writer.line(), "READY");
-    assert_eq!(server.waiting("L"), 1);
-    writer.finish().exits(0);
-    reader.end().prints("ENTERED reader");
 }
 
 #[test]
@@ -86,24 +83,25 @@ fn holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one()
     let mine = |options: &str| {
         server.run(&format!("acquire --reentrant --owner me {options} L")).exits(0).out()
     };
-    let long = mine("--ttl 60s");
-    let short = mine("--ttl 1s");
+    let release = |token: &str, status| {
+        server.run(&format!("release L {token}")).exits(status);
+    };
+    let (long, short) = (mine("--ttl 60s"), mine("--ttl 1s"));
     assert_ne!(long, short);
-    assert_eq!(server.inspect("L")["holders"][0]["owner"], "me");
     assert!(server.lease_left("L") > 50_000);
     // Another owner waits, and so does the same owner without --reentrant.
     for other in ["--reentrant --owner you", "--owner me", "--reentrant"] {
         server.run(&format!("acquire -n {other} L")).exits(75);
     }
     until("the short one ends", || server.inspect("L")["holders"].as_array().unwrap().len() == 1);
-    run(&mut server.rlock(["release", "L", &short])).exits(77);
+    release(&short, 77);
     // A shared hold outlives the exclusive hold around it, and then admits readers.
     let shared = mine("-s");
     server.run("exec -n -s L true").exits(75);
-    run(&mut server.rlock(["release", "L", &long])).exits(0);
+    release(&long, 0);
     server.run("exec -n -s L true").exits(0);
     server.run("exec -n L true").exits(75);
-    run(&mut server.rlock(["release", "L", &shared])).exits(0);
+    release(&shared, 0);
     assert!(server.is_free("L"));
 }
 
@@ -121,11 +119,9 @@ fn at_least_keeps_a_lock_that_is_released_sooner() {
     let start = Instant::now();
     let job = "exec -n --at-least 2s L true";
     server.run(job).exits(0);
-    let lock = server.inspect("L");
-    assert_eq!(lock["state"], "cooling");
     // It ends two seconds after the lock was acquired, not a TTL after.
-    assert!(lock["ttl_ms"].as_u64().unwrap() <= 2_000, "{lock}");
-    assert_eq!(lock["holders"].as_array().unwrap().len(), 1);
+    let lock = server.inspect("L");
+    assert!(lock["state"] == "cooling" && lock["ttl_ms"].as_u64().unwrap() <= 2_000, "{lock}");
     server.run(job).exits(75).says("; kept for another ");
     let mut longer = LongerWait::of("8s");
     server.run("exec L true").exits(0);
@@ -149,14 +145,12 @@ fn the_head_is_woken_when_a_release_shortens_the_remaining_time() {
 fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
     let server = Server::start();
     let token = acquire(&server, &["--at-least", "60s", "--ttl", "3s"], "L");
-    assert!(server.lease_left("L") > 50_000);
-    run(&mut server.rlock(["renew", "--ttl", "3s", "L", &token])).exits(0);
-    assert!(server.lease_left("L") > 50_000);
-    run(&mut server.rlock(["release", "L", &token])).exits(0);
-    run(&mut server.rlock(["renew", "--ttl", "3s", "L", &token])).exits(77);
-    run(&mut server.rlock(["release", "L", &token])).exits(77);
-    assert!(server.lease_left("L") > 50_000);
-    assert_eq!(server.inspect("L")["state"], "cooling");
+    for (line, status) in
+        [("renew --ttl 3s", 0), ("release", 0), ("renew --ttl 3s", 77), ("release", 77)]
+    {
+        server.run(&format!("{line} L {token}")).exits(status);
+        assert!(server.lease_left("L") > 50_000, "{line}");
+    }
     // --force frees it.
     let forced = server.run("release --force L").exits(0);
     forced.shows("L: freed early: --at-least of ").shows(" had 5");
@@ -168,11 +162,10 @@ fn a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock() {
     let server = Server::start();
     let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
-    let mut force = Running::start(&mut server.rlock(["release", "--force", "L"]));
+    let mut force = server.starts("release --force", "L");
     let evicted = force.line();
     assert!(evicted.contains(&format!("pid {} (bash)", first.pid())), "{evicted}");
     force.told("waiting up to ");
-    assert_eq!(server.inspect("L")["state"], "revoked");
     assert_eq!(first.line(), "STOPPING");
     assert_eq!(server.inspect("L")["state"], "revoked");
     first.say("go");
@@ -182,32 +175,14 @@ fn a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock() {
 }
 
 #[test]
-fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
-    let server = Server::start();
-    let token = acquire(&server, &["--ttl", "1h"], "L");
-    let second = waiter(&server, &[], "L", "$RLOCK_FENCE");
-    let fence = server.fence("L");
-    let document = server.json("release --force --now --json L");
-    assert_eq!(document["status"], "released");
-    assert_eq!(document["revoked"][0]["id"], token[..8]);
-    let next = second.end().out();
-    assert!(next > format!("ENTERED {fence}"), "{next} after {fence}");
-    run(&mut server.rlock(["release", "L", &token])).exits(77);
-    server.run("release --force L").exits(0).says("no hold to revoke");
-}
-
-#[test]
 fn waiters_of_one_owner_enter_together() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let mine = ["--reentrant", "--owner", "me"];
-    let mut both = [0, 1].map(|_| waiter(&server, &mine, "L", "; read _ || :"));
+    let both = [(); 2].map(|()| waiter(&server, &mine, "L", "; read _ || :"));
     first.finish().exits(0);
     // The second comes in while the first is there.
-    for waiter in &mut both {
-        assert_eq!(waiter.line(), "ENTERED");
-    }
-    for waiter in both {
+    for waiter in both.map(|waiter| waiter.prints_first("ENTERED")) {
         waiter.finish().exits(0);
     }
 }
@@ -215,7 +190,7 @@ fn waiters_of_one_owner_enter_together() {
 support::also_on_local! {
     waiters_of_one_owner_enter_together,
     readers_share_and_a_waiting_writer_holds_back_later_readers,
-    a_writer_acquires_the_lock_after_the_last_reader_and_before_later_readers,
+    a_writer_that_gives_up_admits_the_readers_behind_it_while_others_read_on,
     a_lock_can_be_entered_again_from_inside,
     an_owner_that_holds_the_lock_enters_past_waiters,
     holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one,
@@ -223,5 +198,4 @@ support::also_on_local! {
     the_head_is_woken_when_a_release_shortens_the_remaining_time,
     neither_a_renewal_nor_a_second_release_shortens_at_least,
     a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock,
-    force_now_frees_the_lock_of_a_dead_holder_at_once,
 }
