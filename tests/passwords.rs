@@ -1,8 +1,123 @@
-//! A password may change while locks are held and awaited.
+//! Passwords come from the environment, a file or a pipe, are not shown, and may change while locks
+//! are held and awaited.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::support::{Finished, READY, Running, Server, binary, rlock, run, until};
+use crate::errors::{fails, shows_no_secret};
+use crate::support::{Finished, READY, Running, Server, acquire, at, binary, rlock, run, until};
+
+const REJECTED: &str = "rejected the username or password";
+
+#[test]
+fn passwords_are_taken_from_url_variable_and_file() {
+    let [ana, default] = ["on >pw ~* +@all", "on >s3cret ~* +@all"];
+    let users = format!("--user ana {ana} --user default {default}");
+    let server = Server::on_tcp(&users.split(' ').collect::<Vec<_>>());
+    let at = |line: &str| at(&server.tcp_url(), line);
+    fails(&mut at("acquire L"), 78, &["RLOCK_PASSWORD"]);
+    fails(at("acquire L").env("RLOCK_PASSWORD", "wr0ng"), 78, &[REJECTED]);
+    shows_no_secret(&run(at("acquire -v L").env("RLOCK_PASSWORD", "wr0ng")).exits(78));
+    run(at("exec L true").env("RLOCK_PASSWORD", "s3cret")).exits(0);
+    let mut exec = at("exec L true");
+    run(exec.env("RLOCK_USERNAME", "ana").env("RLOCK_PASSWORD", "pw")).exits(0);
+    fails(exec.env("RLOCK_USERNAME", "bob"), 78, &[REJECTED]);
+    fails(exec.env_remove("RLOCK_PASSWORD"), 78, &["username without a password"]);
+    let file = server.directory().join("password");
+    fs::write(&file, "s3cret\nchanged on Monday\n").unwrap();
+    run(at("inspect --password-file").arg(&file)).exits(0);
+    run(at("inspect").env("RLOCK_PASSWORD_FILE", &file)).exits(0);
+    let with_password = server.tcp_url().replace("redis://", "redis://:s3cret@");
+    run(at("inspect").env("RLOCK_URL", &with_password)).exits(0);
+    // It says that other users can see the password with ps.
+    shows_no_secret(&run(at("inspect --url").arg(&with_password)).exits(0).says("ps"));
+}
+
+#[test]
+fn a_password_can_come_from_a_pipe_that_is_read_once() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    // It arrives in two pieces.
+    let script = "$rlock exec --password-file \
+        <(printf s3; $rlock --version >&2; echo cret; echo notes) L echo in";
+    server.bash(script).exits(0).prints("in");
+    // The command reads what follows the password.
+    let script = "printf 's3cret\\n1\\n2\\n' | $rlock exec --password-file /dev/stdin L cat";
+    server.bash(script).exits(0).prints("1\n2");
+}
+
+#[test]
+fn an_unusable_password_file_is_rejected_with_78_within_the_timeout() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    let path = server.directory().join("password");
+    let with = |file: &str| {
+        let mut inspect = server.rlock(["inspect", "--io-timeout", "300ms", "--password-file"]);
+        inspect.arg(file);
+        inspect
+    };
+    let of = |content: &[u8]| {
+        fs::write(&path, content).unwrap();
+        with(path.to_str().unwrap())
+    };
+    fails(&mut of(b"s3cret\xff\n"), 78, &["not UTF-8"]);
+    fails(&mut of(b"\ns3cret\n"), 78, &["no password on the first line"]);
+    // The password is the first line, however much follows.
+    run(&mut of(&[&b"s3cret\r\n"[..], &[0xff; 10_000]].concat())).exits(0);
+    fs::remove_file(&path).unwrap();
+    run(Command::new("mkfifo").arg(&path));
+    // A read without a timeout would exceed the limit of `fails`.
+    for (path, told) in [
+        ("/nonexistent", "/nonexistent"),
+        ("/dev/zero", "exceeds 4096 bytes"),
+        ("/", "is a directory"),
+        (path.to_str().unwrap(), "within 300ms"),
+    ] {
+        fails(&mut with(path), 78, &[told]);
+    }
+}
+
+#[test]
+fn a_password_that_every_user_can_read_causes_a_warning() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    let path = server.directory().join("a password");
+    fs::write(&path, "s3cret\n").unwrap();
+    for (mode, warned) in [(0o604, true), (0o640, false)] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let output = run(server.rlock(["inspect", "--password-file"]).arg(&path)).exits(0);
+        let remedy = format!("chmod o-r -- '{}'", path.display());
+        assert_eq!(output.err().matches(&remedy).count(), usize::from(warned), "{output:?}");
+    }
+    // A file name that looks like an option can be pasted too.
+    let script = "umask 022; echo s3cret >-Rf
+        said=$($rlock inspect --names --password-file=-Rf 2>&1) && eval \"${said##*; run }\" && stat -c %a -- -Rf";
+    server.bash(script).prints("640");
+}
+
+#[test]
+fn an_unneeded_password_is_rejected_with_78_and_leaves_no_lock() {
+    let server = Server::on_tcp(&[]);
+    let unneeded = "does not use a password; remove it from RLOCK_PASSWORD";
+    for (user, told) in [("", unneeded), ("nobody", REJECTED)] {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        for warm in [false, true] {
+            if warm {
+                // Enough permissions to acquire, but not to withdraw.
+                acquire(&server, &["--ttl", "2s"], "warm");
+            }
+            let mut exec = server.rlock(["exec", "-n", "--at-least", "10m", "L", "true"]);
+            exec.env("RLOCK_PASSWORD", "wr0ng").env("RLOCK_USERNAME", user);
+            fails(&mut exec, 78, &[told]);
+            assert!(server.is_free("L"), "{user} {warm}");
+        }
+    }
+    // The release took effect, and rlock warns about the password.
+    server.run("exec L true").exits(0);
+    let token = acquire(&server, &[], "L");
+    let mut release = server.rlock(["release", "L", &token]);
+    release.env("RLOCK_PASSWORD", "wr0ng").env("RLOCK_USERNAME", "nobody");
+    run(&mut release).exits(0).says(REJECTED);
+    assert!(server.is_free("L"));
+}
 
 #[test]
 fn a_holder_a_waiter_and_a_keeper_outlast_a_change_of_their_password() {

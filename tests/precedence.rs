@@ -1,9 +1,7 @@
 //! Precedence: --next goes ahead of the queue, and of the waiters with --supersede only the newest
 //! remains.
 
-use crate::support::{
-    Finished, LongerWait, Running, Server, also_on_local, holder, quorum, until, waiter,
-};
+use crate::support::{Finished, LongerWait, Running, Server, also_on_local, holder, until, waiter};
 
 also_on_local! {
     next_goes_ahead_of_the_queue_and_behind_others_with_next,
@@ -84,29 +82,4 @@ fn a_stopped_waiter_does_not_run_after_a_newer_one() {
     server.run("exec --supersede L true").exits(0);
     older.signal("CONT");
     older.end().exits(79).prints("").says("superseded by ");
-}
-
-#[test]
-fn a_quorum_serves_next_first_and_only_the_newest_remains() {
-    let servers = quorum::servers(3);
-    let all = quorum::at(&servers);
-    let file = servers[0].directory().join("order");
-    let queue = |line: &str, word: &str| {
-        let enter = format!("echo {word} >> {}", file.display());
-        all.exec(line, &enter).tells("waiting at position")
-    };
-    let first = all.holder("L");
-    let last = queue("L", "last");
-    let older = queue("--supersede L", "older");
-    // The newest supersedes the older one, even while a server is away.
-    servers[2].signal("STOP");
-    let newer = queue("--supersede L", "newer");
-    older.end().exits(79).says("superseded by ");
-    servers[2].signal("CONT");
-    let next = queue("--next L", "next");
-    first.finish();
-    for waiter in [next, last, newer] {
-        waiter.finish().exits(0);
-    }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "next\nlast\nnewer\n");
 }

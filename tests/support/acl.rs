@@ -1,44 +1,31 @@
 //! Users with exactly the permissions that docs/authentication.md lists.
 
-use std::process::{Command, Output};
-
-use super::{Server, run};
+use super::{Client, Server};
 
 const PAGE: &str = include_str!("../../docs/authentication.md");
 
-/// The ACL SETUSER rule of the page, with additional permissions that it names elsewhere.
+/// The rule of the page for `ci` or for `viewer`, who only inspects, with additional permissions that
+/// it names elsewhere.
 #[track_caller]
-pub fn rule(more: &[&str]) -> Vec<String> {
-    let line = PAGE.lines().find(|line| line.starts_with("ACL SETUSER ci on >secret")).unwrap();
+pub fn rule(user: &str, more: &[&'static str]) -> Vec<&'static str> {
+    let begin = format!("ACL SETUSER {user} on >secret");
+    let line = PAGE.lines().find(|line| line.starts_with(&begin)).unwrap();
     for permission in more {
         let is_named = PAGE.contains(&format!("`{permission}`"));
         assert!(is_named, "docs/authentication.md does not name {permission}");
     }
-    line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
+    line.split(' ').chain(more.iter().copied()).collect()
 }
 
-/// The permissions that the page adds for `inspect`.
-pub const TO_INSPECT: [&str; 1] = ["+scan"];
-
-/// The rule of the page for a user that only inspects.
-#[track_caller]
-pub fn rule_to_inspect() -> Vec<String> {
-    let line = PAGE.lines().find(|line| line.starts_with("ACL SETUSER viewer on >secret")).unwrap();
-    line.split(' ').map(str::to_owned).collect()
+/// Creates the user of a rule on a server.
+pub fn set_up(server: &Server, rule: &[&str]) {
+    assert_eq!(server.cli(rule), "OK");
 }
 
-/// As the user of that rule.
-pub fn as_inspector(command: &mut Command) -> Output {
-    run(command.env("RLOCK_USERNAME", "viewer").env("RLOCK_PASSWORD", "secret"))
-}
-
-/// Creates the user on a server.
-pub fn set_up(server: &Server, rule: &[String]) {
-    let rule: Vec<&str> = rule.iter().map(String::as_str).collect();
-    assert_eq!(server.cli(&rule), "OK");
-}
-
-/// As the user of that rule.
-pub fn as_ci(command: &mut Command) -> Output {
-    run(command.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret"))
+impl Client {
+    /// As the user of a rule.
+    #[must_use]
+    pub fn with_user(self, user: &str) -> Self {
+        self.with("RLOCK_USERNAME", user).with("RLOCK_PASSWORD", "secret")
+    }
 }
