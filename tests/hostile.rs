@@ -114,7 +114,7 @@ fn a_server_that_sends_session_tickets_without_end_gets_no_more_time_than_any_ot
     openssl.arg("s_server").args(options.split(' ')).arg(port.to_string());
     let mut openssl = Running::start(openssl.current_dir(authority.file("")));
     while openssl.line() != "ACCEPT" {}
-    let url = format!("rediss://localhost:{port}");
-    let mut acquire = trusting(&authority, &url, &["acquire", "--io-timeout", "300ms", "L"]);
+    let client = trusting(&authority, &format!("rediss://localhost:{port}"));
+    let mut acquire = client.rlock("acquire --io-timeout 300ms L");
     fails(&mut acquire, 69, &["did not answer within 300ms"]);
 }

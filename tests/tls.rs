@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::server::free_port;
-use crate::support::{Client, Finished, Server, binary, rlock, run, until};
+use crate::support::{Client, Finished, Server, binary, run, until};
 use tempfile::TempDir;
 
 const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
@@ -63,10 +63,8 @@ impl Authority {
 }
 
 /// An rlock that trusts this authority.
-pub(crate) fn trusting(authority: &Authority, url: &str, arguments: &[&str]) -> Command {
-    let mut command = rlock(arguments);
-    command.env("RLOCK_URL", url).env("RLOCK_TLS_CA", authority.file("ca.crt"));
-    command
+pub(crate) fn trusting(authority: &Authority, url: &str) -> Client {
+    Client::of(url).with("RLOCK_TLS_CA", authority.path("ca.crt"))
 }
 
 /// An authority, and a server with its certificate, which requires one of its `clients` ("yes" or
@@ -79,18 +77,18 @@ fn serving(clients: &str) -> (Authority, Server, String) {
     (authority, server, url)
 }
 
-/// The same with that certificate.
-fn certified<'a>(authority: &Authority, command: &'a mut Command) -> &'a mut Command {
-    command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
-    command.env("RLOCK_TLS_KEY", authority.file("client.key"))
+/// An rlock that trusts this authority and has its certificate for a client.
+fn certified(authority: &Authority, url: &str) -> Client {
+    let client = trusting(authority, url).with("RLOCK_TLS_CERT", authority.path("client.crt"));
+    client.with("RLOCK_TLS_KEY", authority.path("client.key"))
 }
 
-const EXEC: [&str; 3] = ["exec", "L", "true"];
+const EXEC: &str = "exec L true";
 
 #[test]
 fn a_lock_over_tls_works_like_any_other() {
     let (authority, server, url) = serving("no");
-    let client = Client::of(&url).with("RLOCK_TLS_CA", authority.path("ca.crt"));
+    let client = trusting(&authority, &url);
     let first = client.holder("--ttl 2s L");
     let second = client.waiter("L");
     until("it is renewed", || server.calls_of("evalsha") >= 4);
@@ -98,33 +96,32 @@ fn a_lock_over_tls_works_like_any_other() {
     second.end().exits(0).prints("ENTERED");
     // An answer that needs more than one TLS record; and the server by its address.
     server.cli(&["EVAL", "for i = 1, 2000 do redis.call('SET', 'rlock:' .. i, 'theirs') end", "0"]);
-    let by_address = client.with("RLOCK_URL", url.replace("localhost", "127.0.0.1"));
+    let by_address = trusting(&authority, &url.replace("localhost", "127.0.0.1"));
     assert_eq!(by_address.run("inspect --json").out().matches("\"foreign\"").count(), 2000);
     let plain = Client::of(url.replace("rediss://", "redis://"));
-    plain.run("exec -n L true").exits(69).says("use rediss:// if it uses TLS");
+    plain.run(EXEC).exits(69).says("use rediss:// if it uses TLS");
 }
 
 #[test]
 fn an_untrusted_server_is_rejected_with_78_and_receives_no_password() {
     let (authority, server, url) = serving("no");
-    let fails = |command: &mut Command, part: &str| {
-        run(command.env("RLOCK_PASSWORD", "secret")).exits(78).says(part);
+    let fails = |client: Client, part: &str| {
+        client.with("RLOCK_PASSWORD", "secret").run(EXEC).exits(78).says(part);
     };
     authority.signs("other", "DNS:elsewhere.example", "-days 2");
     authority.signs("old", "DNS:localhost", "-days -1");
     for (name, part) in [("other", "is for another host"), ("old", "has expired")] {
         let (_server, url) = authority.serves(name, "no");
-        fails(&mut trusting(&authority, &url, &EXEC), part);
+        fails(trusting(&authority, &url), part);
     }
-    let part = "not signed by a trusted authority";
-    fails(&mut trusting(&Authority::new(), &url, &EXEC), part);
+    fails(trusting(&Authority::new(), &url), "not signed by a trusted authority");
     // The system does not trust it either.
-    fails(rlock(EXEC).env("RLOCK_URL", &url), "");
+    fails(Client::of(&url), "");
     assert_eq!(server.calls_of("auth"), 0);
     // A server without TLS, and files that are not certificates.
     let plain = Server::on_tcp(&[]);
     let url_of_plain = plain.tcp_url().replace("redis://", "rediss://");
-    let output = run(&mut trusting(&authority, &url_of_plain, &EXEC));
+    let output = trusting(&authority, &url_of_plain).run(EXEC);
     // It may take the TLS greeting for a bad command and answer, or for an unfinished one and wait.
     assert!(matches!(output.code(), 69 | 78) && output.err().contains("TLS"), "{output:?}");
     for (variable, file, part) in [
@@ -132,39 +129,37 @@ fn an_untrusted_server_is_rejected_with_78_and_receives_no_password() {
         ("RLOCK_TLS_CA", "/dev/null", "no certificate"),
         ("RLOCK_TLS_CERT", "/dev/null", "needed together"),
     ] {
-        fails(trusting(&authority, &url, &EXEC).env(variable, file), part);
+        fails(trusting(&authority, &url).with(variable, file), part);
     }
-    fails(&mut trusting(&authority, "redis://localhost:1", &EXEC), "use a rediss:// URL");
+    fails(trusting(&authority, "redis://localhost:1"), "use a rediss:// URL");
 }
 
 #[test]
 fn without_root_certificates_tls_exits_with_78_unless_ssl_cert_file_names_one() {
     let (authority, _server, url) = serving("no");
-    let mut command = rlock(EXEC);
-    command.env("RLOCK_URL", url).env("SSL_CERT_DIR", "/nonexistent");
-    run(command.env("SSL_CERT_FILE", "/nonexistent"))
-        .exits(78)
-        .says("; set --tls-ca, or install ca-certificates");
-    run(command.env("SSL_CERT_FILE", authority.file("ca.crt"))).exits(0);
+    let client = Client::of(&url).with("SSL_CERT_DIR", "/nonexistent");
+    let with = |file: &str| client.clone().with("SSL_CERT_FILE", file).run(EXEC);
+    with("/nonexistent").exits(78).says("; set --tls-ca, or install ca-certificates");
+    with(&authority.path("ca.crt")).exits(0);
 }
 
 #[test]
 fn a_server_that_requires_a_client_certificate_receives_it() {
     let (authority, server, url) = serving("yes");
-    let exec = || trusting(&authority, &url, &EXEC);
-    run(certified(&authority, &mut exec())).exits(0);
+    certified(&authority, &url).run(EXEC).exits(0);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o604);
     std::fs::set_permissions(authority.file("client.key"), open).unwrap();
     let warning = "--tls-key: readable by every user";
-    run(certified(&authority, &mut exec())).exits(0).says(warning);
+    certified(&authority, &url).run(EXEC).exits(0).says(warning);
     // The server does not trust this one.
     let other = Authority::new();
     other.signs("client", "DNS:client", "-days 2");
-    run(certified(&other, &mut exec())).exits(78).says("rejected the client certificate");
+    let stranger = certified(&other, &url).with("RLOCK_TLS_CA", authority.path("ca.crt"));
+    stranger.run(EXEC).exits(78).says("rejected the client certificate");
     // The older version has no message for a missing certificate.
     for version in ["TLSv1.3", "TLSv1.2"] {
         server.cli(&["CONFIG", "SET", "tls-protocols", version]);
-        run(&mut exec()).exits(78).says("; set --tls-cert and --tls-key");
+        trusting(&authority, &url).run(EXEC).exits(78).says("; set --tls-cert and --tls-key");
     }
 }
 
@@ -180,7 +175,7 @@ fn an_unusable_certificate_exits_with_78_and_a_plain_explanation() {
         [("old", "version 1", "version 3 certificate"), ("ca", "is a CA certificate", "CA:FALSE")]
     {
         let (_server, url) = authority.serves(certificate, "no");
-        run(&mut trusting(&authority, &url, &EXEC)).exits(78).says(problem).says(remedy);
+        trusting(&authority, &url).run(EXEC).exits(78).says(problem).says(remedy);
     }
 }
 
@@ -196,9 +191,8 @@ fn an_unusable_key_exits_with_78_and_states_the_remedy() {
         ("client.crt", "no private key"),
         ("ca.key", "do not match"),
     ] {
-        let mut command = trusting(&authority, "rediss://localhost:1", &EXEC);
-        certified(&authority, &mut command).env("RLOCK_TLS_KEY", authority.file(key));
-        run(&mut command).exits(78).says(part);
+        let client = certified(&authority, "rediss://localhost:1");
+        client.with("RLOCK_TLS_KEY", authority.path(key)).run(EXEC).exits(78).says(part);
     }
 }
 
