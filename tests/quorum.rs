@@ -266,20 +266,24 @@ fn one_server_under_several_names_has_one_vote() {
 #[test]
 fn a_signal_during_an_acquire_leaves_nothing_on_any_server() {
     let servers = servers(3);
-    // First with scripts that the servers do not know.
-    for delay in [50, 450, 50, 150, 250, 450] {
-        let (_wires, all) = far(&servers, [100; 3]);
-        let first = all.start("exec -n L sleep 9");
-        // The test is about this moment, so it has no event to wait for.
-        std::thread::sleep(Duration::from_millis(delay));
-        first.signal("TERM");
-        let output = first.end();
-        assert_eq!(output.status.signal(), Some(15), "{delay}: {output:?}");
-        until("what is under way has arrived", || having(&servers, "L") == 0);
-        // It was released, and did not expire.
-        for server in &servers {
-            let told = server.cli(&["INFO", "stats"]);
-            assert!(told.contains("\nexpired_keys:0"), "{delay}: {told}");
+    for cold in [true, false] {
+        for delay in [50, 150, 250, 450] {
+            if cold {
+                servers.iter().for_each(|server| drop(server.cli(&["SCRIPT", "FLUSH"])));
+            }
+            let (_wires, all) = far(&servers, [100; 3]);
+            let first = all.start("exec -n L sleep 9");
+            // The test is about this moment, so it has no event to wait for.
+            std::thread::sleep(Duration::from_millis(delay));
+            first.signal("TERM");
+            let output = first.end();
+            assert_eq!(output.status.signal(), Some(15), "{cold} {delay}: {output:?}");
+            until("what is under way has arrived", || having(&servers, "L") == 0);
+            // It was released, and did not expire.
+            for server in &servers {
+                let told = server.cli(&["INFO", "stats"]);
+                assert!(told.contains("\nexpired_keys:0"), "{cold} {delay}: {told}");
+            }
         }
     }
 }

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
-use crate::support::{Finished, Running, Server, at, run, until};
+use crate::support::{Client, Finished, Server, holder, until};
 
 #[test]
-fn an_uncontended_exec_is_one_connection_and_two_flights() {
+fn an_uncontended_exec_or_a_list_is_one_connection_and_two_flights() {
     let server = Server::on_tcp(&["--requirepass", "pw"]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let url = proxy.url().replace("redis://", "redis://:pw@") + "/5";
+    let client = Client::of(proxy.url().replace("redis://", "redis://:pw@") + "/5");
     // Each script is sent in full once.
-    for (connections, flights) in [(1, 4), (2, 6)] {
-        run(&mut at(&url, "exec L true")).exits(0);
-        assert_eq!((proxy.connections(), proxy.flights()), (connections, flights));
+    for (line, flights) in
+        [("exec L true", 4), ("exec L true", 2), ("acquire L", 1), ("inspect", 3), ("inspect", 2)]
+    {
+        let before = (proxy.connections(), proxy.flights());
+        client.run(line).exits(0);
+        let after = (before.0 + 1, before.1 + flights);
+        assert_eq!((proxy.connections(), proxy.flights()), after, "{line}");
     }
 }
 
@@ -21,33 +25,17 @@ fn an_uncontended_exec_is_one_connection_and_two_flights() {
 fn a_new_head_listens_for_its_grant_and_asks_in_one_flight() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    // The server learns the scripts.
-    server.run("exec L true");
-    let token = server.run("acquire L").out();
-    let mut waiter = Running::start(&mut at(&proxy.url(), "exec L true"));
+    server.learns_the_scripts();
+    let first = holder(&server, &[], "L");
+    let waiter = Client::of(proxy.url()).start("exec L true");
     until("it has asked and sleeps", || proxy.flights() == 2);
     let mailbox = server.mailbox("L", &server.waiters_token("L"));
     server.cli(&["RPUSH", &mailbox, "head"]);
     until("it has listened, asked and sleeps again", || proxy.flights() == 4);
-    run(&mut server.rlock(["release", "L", &token]));
-    assert_eq!(waiter.process.wait().unwrap().code(), Some(0));
+    first.finish();
+    waiter.end().exits(0);
     // It has claimed and released the lock.
     assert_eq!(proxy.flights(), 6);
-}
-
-#[test]
-fn a_list_with_a_password_is_one_connection_and_two_flights() {
-    let server = Server::on_tcp(&["--requirepass", "pw"]);
-    let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let url = |url: String| url.replace("redis://", "redis://:pw@");
-    for lock in ["A", "B"] {
-        run(&mut at(&url(server.tcp_url()), &format!("acquire -q {lock}"))).exits(0);
-    }
-    for flights in [3, 2] {
-        let before = (proxy.connections(), proxy.flights());
-        run(&mut at(&url(proxy.url()), "inspect")).exits(0).shows("2 locks");
-        assert_eq!((proxy.connections(), proxy.flights()), (before.0 + 1, before.1 + flights));
-    }
 }
 
 #[test]
