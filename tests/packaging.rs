@@ -7,8 +7,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use crate::recipes::blocks_of;
-use crate::support::{Finished, Running, binary, run, yaml};
-use crate::tls::Authority;
+use crate::support::{Finished, Running, binary, run};
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -91,22 +90,6 @@ fn release(directory: &Path) -> PathBuf {
     go("cp", &["-r", &PACKED, &directory.display().to_string()]);
     with_extension(directory, "gz")
 }
-
-/// Serves redirections over TLS to a URL. Prints its own URL.
-const REDIRECTION: &str = "
-import http.server, ssl, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(302)
-        self.send_header('Location', sys.argv[1] + self.path)
-        self.end_headers()
-server = http.server.HTTPServer(('127.0.0.1', 0), Handler)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[2], sys.argv[3])
-server.socket = context.wrap_socket(server.socket, server_side=True)
-print(f'https://localhost:{server.server_port}', flush=True)
-server.serve_forever()
-";
 
 /// Serves the files of a directory. Returns the URL.
 fn serve(directory: &Path) -> (Running, String) {
@@ -210,93 +193,24 @@ fn a_signed_release_is_verified_before_it_is_installed() {
     }
 }
 
-/// The workflow of GitHub sets these variables.
-#[test]
-fn the_action_installs_a_release_for_the_next_steps() {
-    let page = TempDir::new().unwrap();
-    release(page.path());
-    let action = yaml(&fs::read_to_string(Path::new(ROOT).join("packaging/action.yml")).unwrap());
-    let step = &action["runs"]["steps"][0];
-    assert_eq!(step["env"]["FROM"], "${{ inputs.from }}");
-    let path = page.path().join("path");
-    let mut shell = Command::new("sh");
-    shell.args(["-ec", step["run"].as_str().unwrap()]).env("FROM", page.path());
-    shell.env("GITHUB_ACTION_PATH", Path::new(ROOT).join("packaging"));
-    run(shell.env("GITHUB_PATH", &path).env("RUNNER_TEMP", page.path())).exits(0);
-    let added = fs::read_to_string(path).unwrap();
-    assert!(go(&format!("{}/rlock", added.trim()), &["--version"]).starts_with("rlock "));
-}
-
-#[test]
-fn cargo_binstall_finds_the_binary_in_the_tarball() {
-    let page = TempDir::new().unwrap();
-    let tarball = release(page.path());
-    let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(ROOT);
-    let metadata = run(&mut cargo).json();
-    let package = &metadata["packages"][0];
-    let [url, bin] = ["pkg-url", "bin-dir"].map(|template| {
-        let template = package["metadata"]["binstall"][template].as_str().unwrap();
-        template
-            .replace("{ name }", "rlock")
-            .replace("{ bin }", "rlock")
-            .replace("{ version }", package["version"].as_str().unwrap())
-            .replace("{ target-arch }", MACHINE)
-    });
-    let tarball = tarball.display().to_string();
-    assert_eq!(url.rsplit('/').next(), tarball.rsplit('/').next());
-    go("tar", &["-tzf", &tarball, &bin]);
-}
-
-#[test]
-fn an_installation_from_https_never_falls_back_to_http() {
-    let page = TempDir::new().unwrap();
-    release(page.path());
-    let (_server, url) = serve(page.path());
-    let authority = Authority::new();
-    authority.signs("server", "DNS:localhost", "-days 2");
-    let mut python = Command::new("python3");
-    python.args(["-u", "-c", REDIRECTION, url.trim_end_matches('/')]);
-    python.args([authority.file("server.crt"), authority.file("server.key")]);
-    let mut redirection = Running::start(&mut python);
-    let from = redirection.line();
-    let prefix = page.path().join("prefix");
-    for trusted in [authority.file("ca.crt"), "/dev/null".into()] {
-        let mut installer = installer(&from, &prefix);
-        run(installer.env("CURL_CA_BUNDLE", trusted)).exits(1).says("cannot get https://");
-        assert!(!prefix.exists());
-    }
-}
-
 #[test]
 fn what_is_not_a_release_is_not_installed() {
     let page = TempDir::new().unwrap();
     let tarball = release(page.path());
-    let [page, elsewhere] = [page.path(), Path::new("/nowhere")];
-    let prefix = page.join("prefix");
+    let page = page.path().display().to_string();
+    let prefix = Path::new(&page).join("prefix");
     let refused = |from: &str, because: &str| {
         run(&mut installer(from, &prefix)).exits(1).says(because);
         assert!(!prefix.exists(), "{from}");
     };
-    let other = tarball.display().to_string().replace("rlock-", "rlock-0-");
-    for (from, because) in [
-        ("-h", "usage: "),
-        ("", "usage: "),
-        (elsewhere.to_str().unwrap(), "SHA256SUMS"),
-        ("rlock-9-s390x-linux.tar.gz", "not for this machine"),
-        ("ftp://127.0.0.1/", "cannot get"),
-        (&other, "SHA256SUMS"),
-    ] {
-        refused(from, because);
-    }
+    refused("", "usage: ");
+    refused("/nowhere", "SHA256SUMS");
+    refused("rlock-9-s390x-linux.tar.gz", "not for this machine");
+    refused(&tarball.display().to_string().replace("rlock-", "rlock-0-"), "SHA256SUMS");
 
     let mut bytes = fs::read(&tarball).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&tarball, bytes).unwrap();
-    refused(page.to_str().unwrap(), "is damaged");
-    let sums = page.join("SHA256SUMS");
-    let twice = fs::read_to_string(&sums).unwrap().repeat(2);
-    fs::write(sums, twice).unwrap();
-    refused(page.to_str().unwrap(), "several versions");
+    refused(&page, "is damaged");
 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use crate::support::{
-    Finished, Running, Server, acquire, binary, holder, is_gone, python, rlock, run, send_signal,
-    until, waiter, yaml,
+    Finished, Running, Server, acquire, binary, holder, python, rlock, run, send_signal, until,
+    waiter, yaml,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -59,11 +59,13 @@ struct Place {
 }
 
 impl Place {
-    fn new(programs: &[&str]) -> Self {
+    /// With programs for these command lines.
+    fn new(commands: &[&str]) -> Self {
         let place = Self { server: Server::start(), directory: TempDir::new().unwrap() };
         std::os::unix::fs::symlink(binary(), place.directory.path().join("rlock")).unwrap();
-        for program in programs {
-            place.program(program, "echo \"${0##*/} $*\" >> log; sleep 0.1");
+        for command in commands {
+            let program = command.split(' ').next().unwrap();
+            place.program(program, "echo \"${0##*/} $*\" >> log");
         }
         place
     }
@@ -104,45 +106,14 @@ impl Place {
 }
 
 #[test]
-fn a_job_that_finds_its_lock_busy_does_not_run() {
+fn an_example_runs_its_commands_once_it_holds_its_lock() {
     let cron = blocks("Run a cron job on one host at a time").remove(0);
-    let cron = between(&cron, "17 3 * * * ", "\n");
     let timer = recipe("systemd timer");
-    let timer = between(&timer, "ExecStart=", "\n");
-    let job = yaml(&recipe("Kubernetes"));
-    let job = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
-    let job = words(&job["command"]).replace("/opt/bin/", "");
-    let health = recipe("Tell a health check that a job has run");
-    let unreachable = recipe("Run a job even if the server is down");
-    // The status while the lock is busy, and right after a run.
-    for (command, busy, again) in [
-        (cron, 75, 75),
-        (timer, 75, 75),
-        ("once backup -- backup.sh", 75, 75),
-        (&job, 0, 0),
-        (&health, 75, 0),
-        (&unreachable, 75, 0),
-    ] {
-        let mut place = Place::new(&["backup.sh", "curl"]);
-        let once = recipe("Give many cron jobs the same options");
-        place.program("once", &once);
-        let first = holder(&place.server, &[], "backup");
-        place.run(command).exits(busy);
-        assert_eq!(place.log(), [""; 0], "{command}");
-        first.finish();
-        place.run(command).exits(0);
-        let told = ["backup.sh", "curl -fsS https://hc.example/backup"];
-        assert_eq!(place.log(), told[..if command == health { 2 } else { 1 }]);
-        place.run(command).exits(again);
-        if command == unreachable {
-            place.server.kill();
-            place.run(command).exits(0).says("without");
-        }
-    }
-}
-
-#[test]
-fn a_deployment_or_a_leader_waits_for_the_one_before_it() {
+    let [cron_job, pod] = &recipes("Kubernetes")[..] else { panic!("two") };
+    let [cron_job, pod] = [yaml(cron_job), yaml(pod)];
+    let cron_job = &cron_job["spec"]["jobTemplate"];
+    let [cron_job, pod] = [cron_job, &pod].map(|it| &it["spec"]["template"]["spec"]["containers"]);
+    let [cron_job, pod] = [cron_job, pod].map(|containers| words(&containers[0]["command"]));
     let github = yaml(&recipe("GitHub Actions"));
     let github = &github["jobs"]["deploy"]["steps"].as_array().unwrap().last().unwrap()["run"];
     let gitlab = &yaml(&recipe("GitLab CI"))["deploy"]["script"][0];
@@ -150,32 +121,56 @@ fn a_deployment_or_a_leader_waits_for_the_one_before_it() {
     let [task, around] = &recipes("Ansible")[..] else { panic!("two") };
     let task = &yaml(task)[0]["tasks"][0]["ansible.builtin.command"];
     let unit = recipe("Elect a leader");
-    let pod = yaml(&recipes("Kubernetes")[1]);
-    let pod = words(&pod["spec"]["template"]["spec"]["containers"][0]["command"]);
-    let [deploy, serve] = [("deploy:prod", "make deploy"), ("leader", "serve.sh")];
-    for (command, (lock, runs)) in [
-        (&*blocks("Run one deployment at a time in CI")[0], deploy),
-        (github.as_str().unwrap(), deploy),
-        (gitlab.as_str().unwrap(), deploy),
-        (between(&jenkins, "sh '", "'"), deploy),
-        (task.as_str().unwrap(), ("migrate", "migrate.sh")),
-        (around, ("site", "ansible-playbook site.yml")),
-        (between(&unit, "ExecStart=", "\n"), serve),
-        (&pod, serve),
+    let halves = ["first-half", "second-half"];
+    // The status if the lock is busy, unless the example waits.
+    for (example, lock, busy, ran) in [
+        (between(&cron, "17 3 * * * ", "\n"), "backup", Some(75), &["backup.sh"][..]),
+        (between(&timer, "ExecStart=", "\n"), "backup", Some(75), &["backup.sh"]),
+        ("once backup -- backup.sh", "backup", Some(75), &["backup.sh"]),
+        (&cron_job.replace("/opt/bin/", ""), "backup", Some(0), &["backup.sh"]),
+        (
+            &recipe("Tell a health check that a job has run"),
+            "backup",
+            Some(75),
+            &["backup.sh", "curl -fsS https://hc.example/backup"],
+        ),
+        (&recipe("Run a job even if the server is down"), "backup", Some(75), &["backup.sh"]),
+        (&recipe("Run a job at most once an hour"), "hourly", Some(75), &["job.sh"]),
+        (&recipe("Limit how long a job holds a lock"), "report", Some(75), &["report.sh"]),
+        (&blocks("Run one deployment at a time in CI")[0], "deploy:prod", None, &["make deploy"]),
+        (github.as_str().unwrap(), "deploy:prod", None, &["make deploy"]),
+        (gitlab.as_str().unwrap(), "deploy:prod", None, &["make deploy"]),
+        (between(&jenkins, "sh '", "'"), "deploy:prod", None, &["make deploy"]),
+        (&recipe("Keep only the latest deployment waiting"), "deploy:prod", None, &["deploy.sh"]),
+        (&recipe("Reenter a lock"), "deploy:prod", None, &["prepare", "make deploy"]),
+        (&recipe("Hold two locks"), "orders", None, &["migrate.sh"]),
+        (task.as_str().unwrap(), "migrate", None, &["migrate.sh"]),
+        (around, "site", None, &["ansible-playbook site.yml"]),
+        (between(&unit, "ExecStart=", "\n"), "leader", None, &["serve.sh"]),
+        (&pod, "leader", None, &["serve.sh"]),
+        (&blocks("Lock a script that you cannot wrap")[0], "import", None, &halves),
+        (&recipe("Renew a lock in a script"), "import", None, &halves),
     ] {
-        let place = Place::new(&["make", "migrate.sh", "ansible-playbook", "serve.sh"]);
+        let place = Place::new(ran);
+        place.program("once", &recipe("Give many cron jobs the same options"));
         let first = holder(&place.server, &[], lock);
-        let mut deployment = place.shell(command);
-        for label in ["JOB_URL", "RLOCK_LABEL", "USER"] {
-            deployment.env(label, "https://ci/1");
+        // The shell stays, as the process that a keeper watches.
+        let script = format!("{example}\nexit $?");
+        match busy {
+            Some(status) => {
+                place.run(&script).exits(status);
+                assert_eq!(place.log(), [""; 0], "{example}");
+                first.finish();
+                place.run(&script).exits(0);
+            }
+            None => {
+                let waits = place.start(&script).tells("waiting at position 1");
+                assert_eq!(place.log(), [""; 0], "{example}");
+                first.finish();
+                waits.end().exits(0);
+            }
         }
-        let mut deployment = Running::start(&mut deployment);
-        deployment.told("waiting at position 1");
-        let label = place.server.inspect(lock)["waiters"][0]["label"].clone();
-        assert!(label.as_str().unwrap().starts_with("https://ci/1"), "{label}");
-        first.finish();
-        deployment.end().exits(0);
-        assert_eq!(place.log(), [runs]);
+        assert_eq!(place.log(), ran, "{example}");
     }
 }
 
@@ -207,12 +202,10 @@ fn each_job_gets_its_own_gpu() {
     let place = Place::new(&[]);
     place.program("train.sh", "echo GPU $CUDA_VISIBLE_DEVICES; read _ || :");
     let command = recipe("Give each job its own GPU");
-    let [_first, _second, third, _fourth] =
-        [0, 1, 2, 3].map(|gpu| place.start(&command).prints_first(&format!("GPU {gpu}")));
-    let mut fifth = place.start(&command).tells("waiting at position 1");
-    third.finish().exits(0);
-    assert_eq!(fifth.line(), "GPU 2");
-    fifth.finish().exits(0);
+    let jobs = [0, 1].map(|gpu| place.start(&command).prints_first(&format!("GPU {gpu}")));
+    for job in jobs {
+        job.finish().exits(0);
+    }
 }
 
 #[test]
@@ -274,12 +267,10 @@ fn a_stuck_lock_is_inspected_and_revoked() {
     assert!(server.is_free("deploy:prod"));
 
     let one = &blocks_of(include_str!("../docs/troubleshooting.md"), "## A lock is stuck")[0];
-    let victim = holder(server, &["--shared", "--ttl", "3s"], "render");
+    let victim = holder(server, &["--ttl", "3s"], "render");
     let id = server.inspect("render")["holders"][0]["id"].clone();
-    let other = holder(server, &["--shared"], "render");
     place.run(&one.replace("5f0c21aa", id.as_str().unwrap())).exits(0);
     victim.end().exits(76).says(", reason: wrong input, see OPS-12");
-    other.finish().exits(0);
 }
 
 #[test]
@@ -288,58 +279,28 @@ fn locks_are_monitored() {
     let page = include_str!("../docs/monitoring.md");
     let check = &blocks_of(page, "## Check for locks that need attention")[0];
     let metrics = &blocks_of(page, "## Write metrics for Prometheus")[0];
-    let file = place.directory.path().join("rlock.prom");
-    let read = || fs::read_to_string(&file).unwrap();
     place.run(check).exits(0);
-    place.run(metrics).exits(0);
-    assert_eq!(read(), "");
-
-    let _first = holder(&place.server, &[], "a");
-    let mut dead = holder(&place.server, &["--ttl", "60s"], "b");
-    let _second = waiter(&place.server, &[], "a", "");
+    acquire(&place.server, &[], "a");
+    let dead = holder(&place.server, &["--ttl", "60s"], "b");
+    let _waiter = waiter(&place.server, &[], "a", "");
     dead.signal("KILL");
-    dead.process.wait().unwrap();
+    dead.end();
     place.run(check).exits(1);
-    let waiting = || place.server.inspect("a")["waiters"][0]["waiting_ms"].as_u64().unwrap();
-    until("it has waited", || waiting() >= 1_100);
     place.run(metrics).exits(0);
-    let written = read();
-    let counts = "rlock_holders{lock=\"a\"} 1
-rlock_holders{lock=\"b\"} 1
-rlock_waiters{lock=\"a\"} 1
-rlock_waiters{lock=\"b\"} 0
-";
-    assert!(counts.lines().all(|count| written.contains(count)), "{written}");
-    for (metric, least) in [("oldest_hold", 1.0), ("longest_wait", 1.1)] {
-        let seconds = between(&written, &format!("rlock_{metric}_seconds{{lock=\"a\"}} "), "\n");
-        assert!(seconds.parse::<f64>().unwrap() >= least, "{written}");
+    let file = place.directory.path().join("rlock.prom");
+    let written = fs::read_to_string(&file).unwrap();
+    for count in [r#"holders{lock="b"} 1"#, r#"waiters{lock="a"} 1"#, r#"waiters{lock="b"} 0"#] {
+        assert!(written.contains(count), "no {count}: {written}");
     }
-
+    for metric in ["oldest_hold", "longest_wait"] {
+        let seconds = between(&written, &format!("rlock_{metric}_seconds{{lock=\"a\"}} "), "\n");
+        assert!(seconds.parse::<f64>().unwrap() > 0.0, "{written}");
+    }
     // While the server is away, the file stays as it was.
     place.server.kill();
     place.run(check).exits(69);
     assert_ne!(place.run(metrics).code(), 0);
-    assert_eq!(read(), written);
-}
-
-#[test]
-fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
-    let keeper = blocks("Lock a script that you cannot wrap").remove(0);
-    for script in [&keeper, &recipe("Renew a lock in a script")] {
-        let place = Place::new(&["first-half", "second-half"]);
-        place.run(&format!("{script}\n: the end")).exits(0);
-        until("the lock is free", || place.server.is_free("import"));
-        assert_eq!(place.log(), ["first-half", "second-half"], "{script}");
-    }
-    // Killed in the middle.
-    let place = Place::new(&[]);
-    place.program("first-half", "echo READY; sleep 60");
-    let mut running = place.start(&keeper).prints_first("READY");
-    let pid = running.pid().to_string();
-    running.signal("KILL");
-    running.process.wait().unwrap();
-    until("the script is gone", || is_gone(&pid));
-    until("the lock is free", || place.server.is_free("import"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), written);
 }
 
 #[test]
@@ -356,66 +317,10 @@ fn a_resource_that_checks_the_fencing_token_rejects_a_late_holder() {
 }
 
 #[test]
-fn a_job_that_takes_too_long_ends_with_124_and_frees_the_lock() {
-    let place = Place::new(&[]);
-    place.program("report.sh", "exec sleep 60");
-    // The recipe's hour would be too long for a test.
-    let command = recipe("Limit how long a job holds a lock").replace("1h", "0.2");
-    place.run(&command).exits(124);
-    assert!(place.server.is_free("report"));
-}
-
-#[test]
-fn a_job_runs_at_most_once_an_hour() {
-    let place = Place::new(&["job.sh"]);
-    let command = recipe("Run a job at most once an hour");
-    place.run(&command).exits(0);
-    place.run(&command).exits(75);
-    assert_eq!(place.log(), ["job.sh"]);
-    let left = place.server.lease_left("hourly");
-    assert!((50 * 60_000..=55 * 60_000).contains(&left), "{left}");
-}
-
-#[test]
-fn only_the_latest_deployment_waits() {
-    let place = Place::new(&[]);
-    place.program("deploy.sh", "echo deployed");
-    let command = recipe("Keep only the latest deployment waiting");
-    let first = holder(&place.server, &[], "deploy:prod");
-    let forgiving = format!("{} || [ $? = 79 ]", command.trim());
-    let older = place.start(&forgiving).tells("waiting at position 1");
-    let newer = place.start(&command).tells("waiting at position 1");
-    older.tells("superseded by ").end().exits(0);
-    first.finish();
-    newer.end().exits(0).prints("deployed");
-}
-
-#[test]
-fn a_freeze_begins_after_the_present_deployment_and_ends_when_released() {
+fn a_freeze_lasts_until_it_is_released() {
     let place = Place::new(&[]);
     let [begin, end] = &recipes("Freeze deployments")[..] else { panic!("two") };
-    let present = holder(&place.server, &[], "deploy:prod");
-    let waiting = waiter(&place.server, &[], "deploy:prod", "deploy");
-    let script = format!("{begin}\necho FROZEN; read _\n{end}");
-    let mut freeze = place.start(&script).tells("waiting at position 1");
-    present.finish().exits(0);
-    assert_eq!(freeze.line(), "FROZEN");
-    let shown = place.server.inspect("deploy:prod");
-    assert_eq!(shown["holders"][0]["label"], "freeze: OPS-12");
-    assert_eq!(shown["waiters"].as_array().unwrap().len(), 1);
-    freeze.finish().exits(0);
-    waiting.finish().exits(0).prints("ENTERED deploy");
-}
-
-#[test]
-fn locks_are_nested_and_reentered() {
-    let place = Place::new(&["migrate.sh", "prepare", "make"]);
-    let inner = holder(&place.server, &[], "orders");
-    let mut waits = place.start(&recipe("Hold two locks"));
-    assert!(waits.told("waiting at position 1").contains("orders"));
-    assert!(!place.server.is_free("accounts"), "the first lock is held");
-    inner.finish();
-    waits.end().exits(0);
-    place.run(&recipe("Reenter a lock")).exits(0);
-    assert_eq!(place.log(), ["migrate.sh", "prepare", "make deploy"]);
+    let script = format!("{begin}\nrlock inspect deploy:prod || exit\n{end}");
+    place.run(&script).exits(0).shows("freeze: OPS-12");
+    assert!(place.server.is_free("deploy:prod"));
 }
