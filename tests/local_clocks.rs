@@ -6,8 +6,7 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::local::state;
-use crate::support::{Finished, LongerWait, READY, Running, Server, binary, run, state_file};
+use crate::support::{Finished, LongerWait, READY, Running, Server, binary, run};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -92,25 +91,19 @@ fn containers_of_one_host_exclude_each_other() {
 
 #[test]
 fn the_offset_of_a_clock_does_not_change_the_length_of_a_lease() {
-    let hosts = [
+    for (one, other, command) in [
         (Ahead(100_000), Own, "acquire --ttl 2s L"),
         (Own, Ahead(-1), "acquire --ttl 2s L"),
         (Ahead(100_000), Ahead(200_000), "acquire --ttl 2s L"),
         (Own, Boot(1), "exec --at-least 2s L true"),
-    ];
-    // All at once.
-    let hosts = hosts.map(|(one, other, command)| {
+    ] {
         let host = Host::new();
-        host.run(one, command).exits(0);
         let start = Instant::now();
+        host.run(one, command).exits(0);
         host.is_busy(other);
-        (host, other, start)
-    });
-    for (host, other, start) in hosts {
         // A lease that is longer by the difference of the clocks outlasts every limit of a test.
         host.fence(other);
-        let took = start.elapsed();
-        assert!(took > Duration::from_millis(1_900), "{other:?}: {took:?}");
+        assert!(start.elapsed() >= Duration::from_secs(2), "{other:?}: {:?}", start.elapsed());
     }
 }
 
@@ -125,10 +118,8 @@ fn a_holder_that_renews_keeps_clients_with_another_clock_out() {
 
 #[test]
 fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_request() {
-    let (host, seen_later) = (Host::new(), Host::new());
-    for host in [&host, &seen_later] {
-        host.run(Boot(1), "acquire --ttl 4s L").exits(0);
-    }
+    let host = Host::new();
+    host.run(Boot(1), "acquire --ttl 4s L").exits(0);
     // The length of the lease, which is over by its own clock too, as after a long reboot.
     sleep(Duration::from_millis(4_100));
     let start = Instant::now();
@@ -138,10 +129,8 @@ fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_request()
     for clock in [Own, Boot(2), Ahead(100_000)] {
         host.is_busy(clock);
     }
-    seen_later.is_busy(Own);
     host.fence(Own);
     assert!(start.elapsed() >= Duration::from_secs(4), "{:?}", start.elapsed());
-    seen_later.is_busy(Own);
 }
 
 #[test]
@@ -165,21 +154,6 @@ fn waiters_under_different_clocks_acquire_the_lock_in_order() {
 }
 
 #[test]
-fn a_waiter_that_died_under_another_clock_is_passed_over() {
-    let host = Host::new();
-    let holder = host.holder(Own, "3s");
-    let waiter = |clock, ttl| {
-        Running::start(&mut host.rlock(clock, &["exec", "--ttl", ttl, "L", "true"]))
-            .tells("waiting at position")
-    };
-    let (dead, next) = (waiter(Boot(1), "1500ms"), waiter(Own, "30s"));
-    dead.signal("KILL");
-    dead.end();
-    holder.finish().exits(0);
-    next.end().exits(0);
-}
-
-#[test]
 fn a_hold_can_be_renewed_and_released_under_another_clock() {
     let host = Host::new();
     let token = host.run(Boot(1), "acquire --ttl 3s L").exits(0).out();
@@ -190,17 +164,4 @@ fn a_hold_can_be_renewed_and_released_under_another_clock() {
     host.is_busy(Own);
     host.run(Ahead(100_000), &format!("release L {token}")).exits(0);
     assert!(host.fence(Boot(1)) > 0);
-}
-
-#[test]
-fn the_fencing_token_grows_across_a_reboot() {
-    let host = Host::new();
-    let before = host.fence(Boot(1));
-    // As if a clock that was far ahead had granted it.
-    let ahead = before + 10_000_000;
-    let text = state_file::read(&state(&host.0));
-    let [was, is] = [before, ahead].map(|fence| format!("\"fence\":{fence}"));
-    assert!(text.contains(&was));
-    state_file::write(&state(&host.0), &text.replace(&was, &is));
-    assert_eq!(host.fence(Boot(2)), ahead + 1);
 }

@@ -2,10 +2,9 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::chown;
-use std::process::Command;
 
-use crate::local::{age, set_mode, state};
-use crate::support::{Finished, Server, binary, holder, rlock, run};
+use crate::local::{set_mode, state};
+use crate::support::{Finished, Server, holder, rlock, run};
 
 #[test]
 fn a_directory_that_the_user_names_is_created_once_and_only_with_a_note() {
@@ -42,24 +41,6 @@ fn a_directory_that_users_outside_the_group_control_causes_a_warning() {
 }
 
 #[test]
-fn a_default_directory_that_cannot_be_used_is_an_error_with_one_remedy() {
-    let home = tempfile::tempdir().unwrap();
-    if nix::unistd::geteuid().is_root() {
-        let user = ["--reuid=54321", "--regid=54321", "--clear-groups"];
-        for (mode, part) in [(0o755, "cannot create "), (0o700, "/rlock: permission denied")] {
-            set_mode(home.path(), mode);
-            let mut command = Command::new("setpriv");
-            command.args(user).args([binary(), "exec", "L", "true"]).env("RLOCK_URL", "local:");
-            command.env("HOME", home.path()).env_remove("XDG_STATE_HOME");
-            run(&mut command)
-                .exits(78)
-                .says(part)
-                .says("permission denied; name a writable directory with local:/DIRECTORY");
-        }
-    }
-}
-
-#[test]
 fn a_holder_whose_files_are_deleted_is_told_so() {
     let local = Server::local();
     let holder = holder(&local, &["--ttl", "1s"], "L");
@@ -76,17 +57,4 @@ fn a_state_file_of_any_size_ends_no_command() {
     File::options().write(true).open(state(&local)).unwrap().set_len(3 << 31).unwrap();
     let told = format!("{}: lock file exceeds 64 MiB; ", state(&local).display());
     local.run("exec L true").exits(78).says(&told);
-}
-
-#[test]
-fn the_sweep_waits_until_the_command_has_ended() {
-    let local = Server::local();
-    local.run("exec old true").exits(0);
-    let names = ["rlock:old.lock", ".rlock:old.state", ".swept"];
-    let files = names.map(|name| local.locks().join(name));
-    files.iter().for_each(|file| age(file));
-    let holder = holder(&local, &[], "L");
-    assert!(files[1].exists());
-    holder.finish().exits(0);
-    assert!(!files[0].exists() && !files[1].exists() && files[2].exists());
 }

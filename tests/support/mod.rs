@@ -24,7 +24,6 @@ pub mod random;
 pub mod sandbox;
 pub mod sentinels;
 pub mod server;
-pub mod state_file;
 pub mod trace;
 
 pub use client::Client;
@@ -146,7 +145,7 @@ impl Server {
     /// All stored data about a lock, to detect changes.
     pub fn stored(&self, name: &str) -> Vec<String> {
         if self.is_local() {
-            let text = state_file::read(&self.file_of(name));
+            let text = self.state_of(name);
             // Without the ended tokens, to which every release adds.
             let over = text.find("\"tombstones\":[").unwrap_or(text.len());
             let end = text[over..].find(']').map_or(text.len(), |end| over + end);
@@ -173,8 +172,7 @@ impl Server {
         if !self.is_local() {
             return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
-        let state = state_file::read(&self.file_of(name));
-        let state: Value = serde_json::from_str(&state).unwrap();
+        let state: Value = serde_json::from_str(&self.state_of(name)).unwrap();
         state["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
 
@@ -206,6 +204,16 @@ impl Server {
 
     fn file_of(&self, name: &str) -> PathBuf {
         self.locks().join(format!(".rlock:{name}.state"))
+    }
+
+    /// The newest copy of the state of a lock on `local:`, which is JSON.
+    fn state_of(&self, name: &str) -> String {
+        let file = std::fs::read_to_string(self.file_of(name)).unwrap();
+        // Each copy begins with its sequence number.
+        let newest = file.split("rlock lock 1 ").max().unwrap();
+        let (header, rest) = newest.split_once('\n').unwrap();
+        let length = header.split(' ').nth(1).unwrap();
+        rest[..usize::from_str_radix(length, 16).unwrap()].to_owned()
     }
 
     /// Runs a line on this server, and reads what it prints as JSON.
