@@ -222,22 +222,6 @@ fn a_release_is_retried_until_the_lease_ends_and_its_failure_is_only_a_warning()
 }
 
 #[test]
-fn a_release_is_repeated_when_its_reply_is_lost() {
-    let server = Server::on_tcp(&[]);
-    let proxy = Proxy::to(server.port(), Duration::ZERO);
-    // So that the server knows the scripts already.
-    server.run("exec L true");
-    let script = "echo READY; read _; exit 7";
-    let mut command = server.rlock(["exec", "--io-timeout", "1s", "L", "sh", "-c", script]);
-    let mut first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
-    proxy.drop_replies(true);
-    first.say("go");
-    until("the lock is free", || server.is_free("L"));
-    proxy.drop_replies(false);
-    first.end().exits(7).prints("");
-}
-
-#[test]
 fn killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl() {
     let server = Server::start();
     let mut first = server.starts("exec --ttl 3s L sh -c", "echo $$; exec sleep 1000");
@@ -269,34 +253,12 @@ fn everything_but_the_guard_expires_by_itself_too() {
     }
     third.finish();
     until("the message expires", || server.cli(&["KEYS", "*mail*"]).is_empty());
-    // A free lock keeps its fence and history for a day.
-    let keys = server.cli(&["KEYS", "*"]);
-    let mut keys: Vec<&str> = keys.lines().collect();
-    keys.sort_unstable();
-    assert_eq!(keys, ["{rlock:L}?history", "{rlock:L}?state", "{rlock:L}?tombstones"]);
-    let kept = server.cli(&["HKEYS", "{rlock:L}?state"]);
-    assert_eq!(kept.lines().collect::<Vec<_>>(), ["fence", "generation"]);
-    // And the ended tokens for a minute.
-    assert!(server.cli_number(&["PTTL", keys[2]]) <= 60_000);
+    // A free lock keeps its ended tokens for a minute, and its fence and history for a day.
     let day = 24 * 3600 * 1000;
-    for key in &keys[..2] {
-        let left = server.cli_number(&["PTTL", key]);
-        assert!((day - 60_000..=day + 60_000).contains(&left), "{key}: {left}");
+    for (key, kept) in [("tombstones", 60_000), ("state", day), ("history", day)] {
+        let left = server.cli_number(&["PTTL", &format!("{{rlock:L}}?{key}")]);
+        assert!((kept - 60_000..=kept + 60_000).contains(&left), "{key}: {left}");
     }
-}
-
-#[test]
-fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
-    let server = Server::on_tcp(&[]);
-    // The answer to a renewal takes 200 ms.
-    let proxy = Proxy::to(server.port(), Duration::from_millis(100));
-    let script = format!("{READY}; exit 9");
-    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", &script]);
-    let first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
-    let flights = proxy.flights();
-    until("a renewal is under way", || proxy.flights() > flights);
-    first.finish().exits(9);
-    assert!(server.is_free("L"));
 }
 
 #[test]
@@ -344,55 +306,36 @@ fn with_on_unreachable_run_a_command_runs_unlocked_without_a_server() {
 
 #[test]
 fn a_command_never_runs_unlocked_if_a_server_answers() {
-    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let server = Server::start();
     let unlocked = || server.run("exec -n --on-unreachable run L echo RUNS").prints("");
     let first = holder(&server, &[], "L");
     unlocked().exits(75);
     first.finish();
-
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     unlocked().exits(69);
-    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-
-    server.cli(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
-    let redis_cli = || {
-        let mut command = Command::new("redis-cli");
-        command.arg("-s").arg(server.socket());
-        command
-    };
-    let looping = Running::start(redis_cli().args(["EVAL", "while true do end", "0"]));
-    until("the server is busy", || run(redis_cli().arg("PING")).out().contains("BUSY"));
-    unlocked().exits(69);
-    server.cli(&["SCRIPT", "KILL"]);
-    looping.end();
 }
 
 #[test]
-fn a_release_is_retried_until_the_server_is_back() {
+fn a_release_is_retried_until_the_server_is_back_or_a_signal_arrives() {
     let server = Server::start();
-    let mut first = holder(&server, &["--io-timeout", "1s"], "L");
-    server.signal("STOP");
-    first.say("");
-    first.told("not released yet");
-    server.signal("CONT");
-    first.finish().exits(0);
-    assert!(server.is_free("L"));
-}
-
-#[test]
-fn a_signal_ends_the_retries_of_a_release_and_the_status_is_the_commands() {
-    let server = Server::start();
-    let mut first = holder(&server, &["--io-timeout", "1s"], "L");
-    server.signal("STOP");
-    // Without the signal it would go on for 10 s.
-    let mut longer = LongerWait::of("8s");
-    first.say("");
-    first.told("not released yet");
-    first.signal("TERM");
-    first.told("the lease expires within");
-    first.end().exits(0);
-    longer.is_not_over();
-    server.signal("CONT");
+    for is_signaled in [false, true] {
+        let mut first = holder(&server, &["--io-timeout", "1s"], "L");
+        server.signal("STOP");
+        // Without the signal it would go on for 10 s.
+        let mut longer = LongerWait::of("8s");
+        first.say("");
+        first.told("not released yet");
+        if is_signaled {
+            first.signal("TERM");
+            first.told("the lease expires within");
+        } else {
+            server.signal("CONT");
+        }
+        first.end().exits(0);
+        longer.is_not_over();
+        server.signal("CONT");
+        assert!(is_signaled || server.is_free("L"));
+    }
 }
 
 #[test]
@@ -481,15 +424,6 @@ fn a_renewal_is_one_command_on_one_connection() {
 }
 
 #[test]
-fn the_thread_for_renewals_starts_long_before_one_is_due() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "1h"], "L");
-    let threads = format!("/proc/{}/task", first.pid());
-    until("a second thread", || std::fs::read_dir(&threads).unwrap().count() == 2);
-    first.finish().exits(0);
-}
-
-#[test]
 fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     let server = Server::start();
     // A child from before, and another that ends only now and leaves two orphans, one from before
@@ -517,12 +451,17 @@ fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
 }
 
 #[test]
-fn without_proc_rlock_warns_that_it_cannot_stop_every_process() {
+fn without_proc_rlock_and_a_keeper_warn_that_they_cannot_stop_every_process() {
     let server = Server::start();
-    let script = format!("mount -t tmpfs none /proc; exec $rlock exec --ttl 3s L sh -c '{READY}'");
-    let first = Running::start(&mut server.contained("--mount", &script)).prints_first("READY");
-    let output = server.revokes(first);
-    assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");
+    let exec = format!("mount -t tmpfs none /proc; exec $rlock exec --ttl 3s L sh -c '{READY}'");
+    // Nobody can watch process 1.
+    let keeper = "sh -c '$rlock acquire --ttl 3s --while-pid $$ L >&2 && echo READY; sleep 60'; :";
+    for (namespaces, script) in [("--mount", &*exec), ("--pid --fork", keeper)] {
+        let first = Running::start(&mut server.contained(namespaces, script)).prints_first("READY");
+        server.revoke("L");
+        let told = first.end().err();
+        assert_eq!(told.matches("; mount /proc").count(), 1, "{namespaces}: {told}");
+    }
 }
 
 #[test]
