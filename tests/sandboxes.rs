@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, holder, is_gone, rlock, run, until};
+use crate::support::{Finished, READY, Running, Server, holder, rlock, run, until};
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
@@ -21,14 +21,6 @@ fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
 }
 
 #[test]
-fn a_process_limit_is_an_error_and_is_not_retried_with_fork() {
-    let server = Server::start();
-    let mut command = server.rlock(["exec", "--foreground", "L", "true"]);
-    run(refuse(&mut command, &[Refused::Vfork], Errno::EAGAIN)).exits(70);
-    assert!(server.is_free("L"));
-}
-
-#[test]
 fn a_process_limit_does_not_matter_without_the_lock() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
@@ -40,6 +32,7 @@ fn a_process_limit_does_not_matter_without_the_lock() {
     limited("redis://127.0.0.1:1", &["--on-unreachable", "run"]).exits(0).prints("RUNS");
     first.finish();
     limited(&server.url(), &[]).exits(70);
+    limited(&server.url(), &["--foreground"]).exits(70);
     assert!(server.is_free("L"));
 }
 
@@ -51,22 +44,6 @@ fn without_a_thread_for_renewals_the_command_ends_before_its_lease() {
         .exits(76)
         .prints("RUNS")
         .says("cannot start a thread for renewals: resource temporarily unavailable");
-}
-
-/// As under qemu-user, which insists on SIGCHLD at the end of each process.
-/// As in a sandbox that insists on SIGCHLD, but lets rlock adopt orphans.
-/// As in a sandbox that insists on SIGCHLD, but lets rlock adopt orphans.
-#[test]
-fn the_group_leader_is_not_a_process_that_the_command_did_not_start() {
-    let server = Server::start();
-    // If there were such a process, rlock would recognize orphans by their environment.
-    let script = format!("(env -i setsid sleep 1000 >&- 2>&- & echo $!); {READY}");
-    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "bash", "-c", &script]);
-    let mut first = Running::start(refuse(&mut command, &[Refused::SilentEnd], Errno::EINVAL));
-    let orphan = first.line();
-    assert_eq!(first.line(), "READY");
-    server.revokes(first);
-    assert!(is_gone(&orphan));
 }
 
 #[test]

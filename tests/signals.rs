@@ -4,7 +4,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
 use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, READY, Running, Server, holder, run, until};
+use crate::support::{self, Finished, Running, Server, holder, run, until};
 
 /// The test is about this moment, so it has no event to wait for.
 fn spin(time: Duration) {
@@ -84,20 +84,6 @@ fn a_signal_that_the_caller_blocks_neither_ends_a_wait_nor_reaches_the_command()
     first.signal("TERM");
     first.signal("USR1");
     assert_eq!(first.end().status.signal(), Some(10));
-}
-
-#[test]
-fn a_log_that_has_reached_its_limit_does_not_end_rlock() {
-    let server = Server::start();
-    let log = server.directory().join("log");
-    std::fs::write(&log, [b'x'; 1024]).unwrap();
-    let script = format!(
-        "ulimit -f 1; exec $rlock exec -v --ttl 2s L sh -c '{READY}; exit 7' 2>>{}",
-        log.display()
-    );
-    let first = Running::start(&mut server.program("bash -c", &script)).prints_first("READY");
-    server.is_renewed();
-    first.finish().exits(7);
 }
 
 #[test]

@@ -39,9 +39,11 @@ fn at_a_terminal_a_command_behaves_as_under_flock() {
         loop {
             let case = next.lock().unwrap().next();
             let Some(case) = case else { return };
-            let flock = shown(&server, "flock FILE", "flock --no-fork FILE", case);
-            let exec = format!("{} exec FILE", binary());
-            let rlock = shown(&server, &exec, &exec, case);
+            let [exec, front] =
+                ["", "--foreground"].map(|it| format!("{} exec {it} FILE", binary()));
+            let flock = ["flock FILE", "flock --no-fork FILE", "flock --no-fork FILE"];
+            let flock = shown(&server, flock, case);
+            let rlock = shown(&server, [&exec, &exec, &front], case);
             if flock != rlock || flock.contains("never shown") {
                 let difference = format!("{case}\n-- flock:\n{flock}\n-- rlock:\n{rlock}\n\n");
                 differences.lock().unwrap().write_str(&difference).unwrap();
@@ -58,14 +60,14 @@ fn at_a_terminal_a_command_behaves_as_under_flock() {
 }
 
 /// What the terminal shows, without prompts and process IDs.
-fn shown(server: &Server, lock: &str, waits: &str, case: &str) -> String {
+fn shown(server: &Server, [lock, waits, front]: [&str; 3], case: &str) -> String {
     let directory = tempfile::tempdir_in(server.directory()).unwrap();
     let name = directory.path().file_name().unwrap().to_string_lossy();
     let mut shell = Command::new("bash");
     shell.args(["--norc", "--noprofile", "--noediting", "-i"]).current_dir(directory.path());
     shell.env("RLOCK_URL", server.url()).env("PS1", "$ ").envs(PROGRAMS);
     for (variable, command, file) in
-        [("lock", lock, "1"), ("other", lock, "2"), ("waits", waits, "3")]
+        [("lock", lock, "1"), ("other", lock, "2"), ("waits", waits, "3"), ("front", front, "4")]
     {
         shell.env(variable, command.replace("FILE", &format!("{name}{file}")));
     }

@@ -86,18 +86,6 @@ fn a_signal_ends_a_wait_and_leaves_the_queue() {
     }
 }
 
-#[test]
-fn a_dead_holder_frees_the_lock_when_its_lease_ends() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "1500ms"], "L");
-    let next = waiter(&server, &[], "L", "next");
-    let start = Instant::now();
-    first.signal("KILL");
-    next.finish().prints("ENTERED next");
-    // The lease is renewed every 500 ms, so two thirds of it at least were left.
-    assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
-}
-
 /// The next waiter would notice it at its heartbeat, which is every 10 s for a lease of 30 s.
 #[test]
 fn a_killed_head_delays_the_next_waiter_only_by_the_claim_window() {
@@ -116,36 +104,6 @@ fn a_killed_head_delays_the_next_waiter_only_by_the_claim_window() {
         next.finish().prints("ENTERED next");
         longer.is_not_over();
     }
-}
-
-#[test]
-fn a_head_that_leaves_the_queue_does_not_delay_the_next_waiter() {
-    let server = Server::start();
-    acquire(&server, &["--ttl", "2s"], "L");
-    let head = waiter(&server, &[], "L", "head");
-    let next = waiter(&server, &[], "L", "next");
-    // Shorter than a heartbeat, which is 10 s.
-    let mut longer = LongerWait::of("8s");
-    head.signal("TERM");
-    assert_eq!(head.end().status.signal(), Some(15));
-    next.finish().prints("ENTERED next");
-    longer.is_not_over();
-}
-
-#[test]
-fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    let mut dead = waiter(&server, &["--ttl", "300ms"], "L", "dead");
-    let mut next = waiter(&server, &[], "L", "next; read _ || :");
-    dead.process.kill();
-    // It no longer counts after two heartbeats of 100 ms and a claim.
-    until("the dead waiter is dropped", || server.waiting("L") == 1);
-    first.finish();
-    // The release itself granted the lock, to the waiter that is alive.
-    assert_eq!(server.inspect("L")["holders"][0]["pid"], next.pid());
-    assert_eq!(next.line(), "ENTERED next");
-    next.finish().exits(0);
 }
 
 #[test]
@@ -213,21 +171,9 @@ fn a_waiter_waits_for_an_unreachable_server_too() {
     patient.finish().prints("ENTERED patient");
 }
 
-#[test]
-fn rlock_waits_for_another_tools_lock() {
-    let server = Server::start();
-    server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]);
-    server.run("exec -n L true").exits(75).says("held by another tool, whose key expires in");
-    assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
-    server.run("exec -w 20s L echo in").prints("in");
-}
-
 support::also_on_local! {
     a_wait_that_times_out_leaves_the_queue,
     a_signal_ends_a_wait_and_leaves_the_queue,
-    a_dead_holder_frees_the_lock_when_its_lease_ends,
     a_killed_head_delays_the_next_waiter_only_by_the_claim_window,
     a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end,
-    a_head_that_leaves_the_queue_does_not_delay_the_next_waiter,
-    a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock,
 }

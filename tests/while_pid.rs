@@ -48,7 +48,7 @@ fn held_back(server: &Server, command: &mut Command) -> (Running, Proxy) {
     let before = wire.flights();
     // Keeps the request of the keeper back until it is held back altogether.
     wire.delay(Duration::from_millis(800));
-    let running = Running::start(command.env("RLOCK_URL", wire.url()).env("TTL", "60s"));
+    let running = Running::start(command.env("RLOCK_URL", wire.url()).env("TTL", "10s"));
     until("the keeper asks", || wire.flights() > before + flights);
     wire.part(true);
     wire.delay(Duration::ZERO);

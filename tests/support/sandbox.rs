@@ -16,8 +16,6 @@ pub enum Refused {
     /// which gives the child no stack.
     Vfork,
     Thread,
-    /// A clone(2) of a process whose end is not announced by a signal.
-    SilentEnd,
 }
 
 /// A sandbox without the fast way to start a process.
@@ -56,10 +54,6 @@ impl Refused {
                 (libc::SYS_clone, [suspends, [load(argument(1)), any_of(-1)]].concat())
             }
             Self::Thread => (libc::SYS_clone, vec![load(argument(0)), any_of(libc::CLONE_THREAD)]),
-            Self::SilentEnd => {
-                let thread_or_signal = libc::CLONE_THREAD | 0xff;
-                (libc::SYS_clone, vec![load(argument(0)), none_of(thread_or_signal)])
-            }
         };
         [vec![load(NUMBER), equal(call)], arguments].concat()
     }
@@ -88,10 +82,6 @@ fn equal(number: c_long) -> sock_filter {
 
 fn any_of(bits: c_int) -> sock_filter {
     sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, bits as u32) }
-}
-
-fn none_of(bits: c_int) -> sock_filter {
-    sock_filter { jt: 1, jf: 0, ..any_of(bits) }
 }
 
 fn statement(code: u32, operand: u32) -> sock_filter {
