@@ -38,7 +38,7 @@ fn busy() {
     let load: Vec<Process> = (0..8).map(spin).collect();
     first.told("acquired");
     for _ in 0..9 {
-        let told = first.told("");
+        let told = first.told("rlock: L: ");
         assert!(told.contains("] renewed for"), "{told}");
     }
     drop(load);

@@ -75,27 +75,23 @@ impl Stream {
     /// The next line without its newline, or an unfinished last line; `None` at the end.
     #[track_caller]
     pub fn line(&mut self, what: &str) -> Option<String> {
-        self.line_by(Instant::now() + limit(), what)
-    }
-
-    /// As `line`, for a wait that may take several lines.
-    #[track_caller]
-    pub fn line_by(&mut self, give_up: Instant, what: &str) -> Option<String> {
-        if let Some(line) = self.through("\n", give_up, what) {
-            return Some(line.trim_end().to_owned());
-        }
-        (!self.unread.is_empty()).then(|| self.take_as_text(Vec::new()).trim_end().to_owned())
+        let line = self.through("\n", what);
+        let line = line.or_else(|| (!self.unread.is_empty()).then(|| self.so_far()))?;
+        Some(line.trim_end().to_owned())
     }
 
     /// Everything through the end of this text; `None` if the stream ends before.
     #[track_caller]
-    pub fn through(&mut self, text: &str, give_up: Instant, what: &str) -> Option<String> {
+    pub fn through(&mut self, text: &str, what: &str) -> Option<String> {
+        let give_up = Instant::now() + limit();
+        let mut searched = 0;
         loop {
-            let mut windows = self.unread.windows(text.len());
+            let mut windows = self.unread[searched..].windows(text.len());
             if let Some(start) = windows.position(|window| window == text.as_bytes()) {
-                let rest = self.unread.split_off(start + text.len());
+                let rest = self.unread.split_off(searched + start + text.len());
                 return Some(self.take_as_text(rest));
             }
+            searched = self.unread.len().saturating_sub(text.len());
             if !self.more(give_up, what) {
                 return None;
             }

@@ -37,9 +37,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::LazyLock;
-use std::time::Instant;
 
-use limit::{Process, Stream, limit, output_of};
+use limit::{Process, Stream, output_of};
 use serde_json::Value;
 
 /// Runs these tests of the same file once more on `local:`.
@@ -379,16 +378,12 @@ impl Running {
     /// Waits for the next line of stderr that contains `part`.
     #[track_caller]
     pub fn told(&mut self, part: &str) -> String {
-        let mut all = String::new();
         let what = format!("a line with {part:?}");
-        let give_up = Instant::now() + limit();
-        loop {
-            match self.stderr.line_by(give_up, &what) {
-                Some(line) if line.contains(part) => return line,
-                Some(line) => all.push_str(&(line + "\n")),
-                None => panic!("stderr ended without {part:?}: {all}"),
-            }
-        }
+        let Some(shown) = self.stderr.through(part, &what) else {
+            panic!("stderr ended without {part:?}: {}", self.stderr.so_far());
+        };
+        let rest = self.stderr.line(&what).unwrap_or_default();
+        shown.rsplit('\n').next().unwrap().to_owned() + &rest
     }
 
     /// Lets a `read` in the command return.

@@ -24,8 +24,6 @@ struct State {
     flights: usize,
     connections: usize,
     silent: bool,
-    /// The proxy hangs up after this many flights.
-    last_flight: Option<usize>,
     /// The proxy hangs up after this many bytes of the next reply.
     last_byte: Option<usize>,
     parted: bool,
@@ -85,35 +83,9 @@ impl Proxy {
 
     /// Ends all current connections.
     pub fn cut(&self) {
-        self.wire.state().cut();
-    }
-
-    /// Carries this many more flights. The proxy hangs up on the next one, which does not arrive, and
-    /// on all later clients, until it receives another number.
-    pub fn hang_up_after(&self, flights: usize) {
-        let mut state = self.wire.state();
-        state.last_flight = state.flights.checked_add(flights);
-    }
-}
-
-impl State {
-    fn cut(&mut self) {
-        for connection in self.open.drain(..) {
+        for connection in self.wire.state().open.drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
         }
-    }
-
-    fn hangs_up(&self) -> bool {
-        self.last_flight.is_some_and(|last| self.flights > last)
-    }
-
-    /// Whether a flight arrives.
-    fn carries_flight(&mut self) -> bool {
-        self.flights += 1;
-        if self.hangs_up() {
-            self.cut();
-        }
-        !self.hangs_up()
     }
 }
 
@@ -123,9 +95,6 @@ impl Wire {
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) {
-        if self.state().hangs_up() {
-            return;
-        }
         let Ok(server) = TcpStream::connect(("127.0.0.1", self.server)) else { return };
         for end in [&client, &server] {
             end.set_nodelay(true).unwrap();
@@ -134,7 +103,8 @@ impl Wire {
         self.state().connections += 1;
         let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
         Arc::clone(self).carry(from, to, |state, bytes| {
-            if state.carries_flight() { (bytes, true) } else { (0, true) }
+            state.flights += 1;
+            (bytes, true)
         });
         Arc::clone(self).carry(server, client, |state, bytes| match state.last_byte.take() {
             Some(last) => (bytes.min(last), false),

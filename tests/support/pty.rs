@@ -6,14 +6,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Instant;
 
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal};
 
-use super::limit::{Process, Stream, limit, output_of};
+use super::limit::{Process, Stream, output_of};
 use super::{Server, binary};
 
 pub struct Terminal {
@@ -97,7 +96,7 @@ impl Terminal {
     #[track_caller]
     pub fn sees(&mut self, part: &str) -> String {
         let what = format!("{part:?}");
-        let shown = self.screen.through(part, Instant::now() + limit(), &what);
+        let shown = self.screen.through(part, &what);
         shown.unwrap_or_else(|| panic!("the shell ended without {what}: {}", self.screen.so_far()))
     }
 }
