@@ -81,9 +81,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ("exec --on-lost die L true", "--on-lost: unknown value: 'die'; use kill or continue"),
     ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
     ("release --now L", "missing --force; add it"),
-    ("release --force --id a* L", "--id: not an id; use the 8 characters that inspect shows"),
+    ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
     ("release L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
-    ("release L 5f0c21aa", "TOKEN: not a token; use the token that acquire printed"),
+    (
+        "release L 5f0c21aa00004000800000000000000a",
+        "TOKEN: not a token; use the token that acquire printed",
+    ),
     (
         "inspect a b",
         "unexpected word after NAME: 'b'; to show several locks, quote a pattern such as 'a*'",

@@ -179,6 +179,8 @@ fn combined(same: &[&Holder], servers: usize) -> Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::{ClientInfo, Mode, Skipped};
+    use std::time::Duration;
 
     /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has
     /// ended `ago`, after `held`.
@@ -236,5 +238,36 @@ mod tests {
             assert_eq!(past, ended, "{order:?}");
             assert_eq!(merged.history[2].ending, Ending::Released, "{order:?}");
         }
+    }
+
+    #[test]
+    fn a_merged_lock_has_what_most_of_the_servers_report() {
+        let waiter = |id: char| Waiter {
+            id: id.into(),
+            mode: Mode::Shared,
+            client: ClientInfo::default(),
+            since: ServerTime(0),
+            next: false,
+        };
+        let skipped = |count| {
+            let (at, id) = (ServerTime(0), String::new());
+            Some(Box::new(Skipped { count, at, id, client: ClientInfo::default() }))
+        };
+        let view = |waiters: &str, ttl, waited, count| View {
+            state: State::Foreign,
+            ttl: Some(Duration::from_secs(ttl)),
+            waiters: waiters.chars().map(waiter).collect(),
+            history: vec![HistoryEntry { waited, ..HistoryEntry::default() }],
+            skipped: skipped(count),
+            ..View::default()
+        };
+        let waited = Some(Duration::from_secs(1));
+        let views = [view("xab", 5, waited, 3), view("xab", 7, None, 2), view("ya", 6, None, 9)];
+        let merged = merge(&views, 3, false);
+        let order: String = merged.waiters.iter().map(|waiter| waiter.id.as_str()).collect();
+        assert_eq!(order, "xab");
+        assert_eq!(merged.ttl, Some(Duration::from_secs(7)));
+        assert_eq!(merged.skipped.map(|skipped| skipped.count), Some(3));
+        assert_eq!(merged.history[0].waited, waited);
     }
 }
