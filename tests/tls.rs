@@ -197,7 +197,7 @@ fn an_unusable_key_exits_with_78_and_states_the_remedy() {
 }
 
 #[test]
-fn a_key_and_a_password_can_be_pipes_and_a_keeper_needs_them_after_these_are_empty() {
+fn a_key_and_a_password_from_pipes_that_are_empty_afterwards_reach_a_keeper_too() {
     let (authority, server, url) = serving("yes");
     server.cli(&["CONFIG", "SET", "requirepass", "s3cret"]);
     // Nothing in the environment takes their place.
