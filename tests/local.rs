@@ -40,11 +40,6 @@ fn mail(local: &Server) -> Vec<PathBuf> {
     names.map(|name| local.locks().join(name)).collect()
 }
 
-/// Takes the turn of a process that changes a lock, until this is dropped.
-fn take_turn(local: &Server) -> Flock<File> {
-    Flock::lock(File::open(state(local)).unwrap(), FlockArg::LockExclusive).unwrap()
-}
-
 /// Makes a file look as if the last write to it was two days ago.
 #[track_caller]
 fn age(path: &Path) {
@@ -168,20 +163,12 @@ fn a_full_disk_causes_69_and_changes_nothing() {
 fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     let local = Server::local();
     local.run("exec L true");
-    let turn = take_turn(&local);
+    let turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
     local
         .run("exec --io-timeout 200ms L true")
         .exits(69)
         .says("check whether that process is stopped");
-    drop(turn);
-    local.run("exec L true").exits(0);
-}
-
-#[test]
-fn a_signal_ends_the_wait_for_a_stopped_process() {
-    let local = Server::local();
-    local.run("exec L true");
-    let turn = take_turn(&local);
+    // A signal ends the wait too.
     let client = local.starts("exec --ttl 1d --io-timeout 1h L", "true");
     let inode = fs::metadata(state(&local)).unwrap().ino();
     until("it has opened the file", || {
@@ -214,26 +201,6 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
     });
     let left = names(&local);
     assert_eq!(left.len(), 3, "{left:?}");
-}
-
-#[test]
-fn every_name_has_its_own_file_and_is_listed() {
-    let local = Server::local();
-    let mut names = ["a/b", "..", ".x", "%2E", "x.lock", "x+", &"ä".repeat(100)];
-    for name in names {
-        acquire(&local, &[], name);
-        run(&mut local.rlock(["acquire", "-n", name])).exits(75);
-    }
-    local.run("acquire --prefix other: a").exits(0);
-    let listed = local.json("inspect --json");
-    let listed = listed.as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap());
-    let mut listed = Vec::from_iter(listed);
-    listed.sort_unstable();
-    names.sort_unstable();
-    assert_eq!(listed, names);
-    run(&mut local.rlock(["acquire", &"/".repeat(100)]))
-        .exits(78)
-        .says("too long for a file name; use a shorter name");
 }
 
 #[test]

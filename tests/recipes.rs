@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::support::{
-    Finished, Running, Server, acquire, binary, holder, python, rlock, run, send_signal, until,
-    waiter, yaml,
+    Finished, Running, Server, acquire, binary, holder, python, run, send_signal, until, waiter,
+    yaml,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -52,17 +53,16 @@ fn words(list: &Value) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A server, and a working directory with programs that record their runs in `log`.
+/// A server, and programs in its directory that record their runs in `log`.
 struct Place {
     server: Server,
-    directory: TempDir,
 }
 
 impl Place {
     /// With programs for these command lines.
     fn new(commands: &[&str]) -> Self {
-        let place = Self { server: Server::start(), directory: TempDir::new().unwrap() };
-        std::os::unix::fs::symlink(binary(), place.directory.path().join("rlock")).unwrap();
+        let place = Self { server: Server::start() };
+        std::os::unix::fs::symlink(binary(), place.file("rlock")).unwrap();
         for command in commands {
             let program = command.split(' ').next().unwrap();
             place.program(program, "echo \"${0##*/} $*\" >> log");
@@ -70,23 +70,20 @@ impl Place {
         place
     }
 
+    fn file(&self, name: &str) -> PathBuf {
+        self.server.directory().join(name)
+    }
+
     fn program(&self, name: &str, script: &str) {
-        let path = self.directory.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(self.file(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(self.file(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn shell(&self, script: &str) -> Command {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).current_dir(self.directory.path());
-        // Without the settings in the environment of the tests.
-        for (name, value) in rlock([""; 0]).get_envs() {
-            assert_eq!(value, None);
-            shell.env_remove(name);
-        }
-        let directory = self.directory.path().display();
+        let mut shell = self.server.program("sh -c", script);
+        let directory = self.server.directory().display();
         let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
-        shell.env("PATH", path).env("RLOCK_URL", self.server.url());
+        shell.env("PATH", path).current_dir(self.server.directory());
         shell
     }
 
@@ -100,7 +97,7 @@ impl Place {
     }
 
     fn log(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.file("log")).unwrap_or_default();
         log.lines().map(|line| line.trim_end().to_owned()).collect()
     }
 }
@@ -216,7 +213,7 @@ fn a_lock_is_held_over_several_steps_and_a_lost_one_fails_the_next() {
     let [start, deploy, test, end] = steps[..] else { panic!("four") };
     let place = Place::new(&["make"]);
     let server = &place.server;
-    let variables = place.directory.path().join("variables");
+    let variables = place.file("variables");
     let step = |script: &str| {
         let set = fs::read_to_string(&variables).unwrap_or_default();
         run(place.shell(&format!("set -ea\n{set}{script}")).env("GITHUB_ENV", &variables))
@@ -287,7 +284,7 @@ fn locks_are_monitored() {
     dead.end();
     place.run(check).exits(1);
     place.run(metrics).exits(0);
-    let file = place.directory.path().join("rlock.prom");
+    let file = place.file("rlock.prom");
     let written = fs::read_to_string(&file).unwrap();
     for count in [r#"holders{lock="b"} 1"#, r#"waiters{lock="a"} 1"#, r#"waiters{lock="b"} 0"#] {
         assert!(written.contains(count), "no {count}: {written}");

@@ -290,12 +290,8 @@ fn hundreds_of_processes_are_stopped_with_those_that_start_meanwhile() {
         for i in $(seq 400); do (trap '' TERM; exec {sleep} >&- 2>&-) & done
         echo UP; while :; do sleep 0.01; done"
     ));
-    // The keeper may have few descriptors, and cannot lift the limit, even as root.
-    let limited = "ulimit -n 20; drop='setpriv --bounding-set -sys_resource --'
-        $drop true 2>&- || drop=; exec $drop sh -c \"$0\"";
-    let mut shell = server.program("sh -c", limited);
-    let running = Running::start(shell.arg(&body).env("TTL", "3s"));
-    let mut running = running.prints_first("HELD");
+    let mut shell = server.program("sh -c", &body);
+    let mut running = Running::start(shell.env("TTL", "3s")).prints_first("HELD");
     assert_eq!(running.line(), "UP");
     until("all have started", || count_of(&sleep) == 400);
     server.revoke("L");
