@@ -242,6 +242,10 @@ fn an_invalid_quorum_is_rejected_with_78_and_a_misconfigured_server_is_reported(
         Client::of(format!("redis://h {more}")).run("inspect").exits(78);
     }
     let mut servers = servers(2);
+    // With two, a majority is both.
+    let both = format!("--url {} --url {}", servers[0].url(), servers[1].url());
+    let told = Client::of(String::new()).run(&format!("exec -v {both} L true")).exits(0);
+    assert_eq!(told.err().matches("granted, fencing token").count(), 2, "{told:?}");
     servers.push(Server::on_tcp(&["--requirepass", "secret"]));
     warns_once(&at(&servers), "continuing without this server");
 }

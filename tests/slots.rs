@@ -101,6 +101,7 @@ fn acquire_and_inspect_show_the_number() {
     let shell = server.run("acquire --shell --slots 3 L").out();
     assert!(shell.contains("RLOCK_SLOT=2; export") && shell.ends_with(" RLOCK_SLOT;"), "{shell}");
     assert_eq!(slots(&server).iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(server.inspect("L")["slots"], 3);
     let document = server.json("acquire --json M");
     assert_eq!(document.get("slot"), Some(&Value::Null), "{document}");
     assert_eq!(server.inspect("M")["holders"][0]["slot"], Value::Null);

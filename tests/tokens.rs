@@ -128,6 +128,12 @@ fn every_outcome_has_a_json_document() {
         document(&format!("release --json L {token}"), code, status);
     }
     document("acquire --json --url redis://127.0.0.1:1 L", 69, "unreachable");
+    // These two try for 10 s.
+    let nowhere =
+        |act: &str| server.starts(&format!("{act} --json --url unix:///nowhere L"), token);
+    for tried in ["renew", "release"].map(nowhere) {
+        assert_eq!(tried.end().exits(69).json()["status"], "unreachable");
+    }
 }
 
 #[test]

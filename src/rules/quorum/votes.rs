@@ -101,3 +101,19 @@ impl<T> Votes<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misconfigured_minority_does_not_end_a_wait_that_the_others_could_end() {
+        for (misconfigured, is_transient) in [(1, true), (2, true), (3, false)] {
+            let mut votes = Votes::<()>::new(5);
+            votes.votes.fill(Some(Err(Failure::unavailable("full", "free memory"))));
+            votes.votes[..misconfigured].fill(Some(Err(Failure::misconfigured("password", "set"))));
+            let failure = votes.too_few([""; 5].into_iter(), 0);
+            assert_eq!(failure.is_transient(), is_transient, "{misconfigured}: {failure}");
+        }
+    }
+}
