@@ -68,13 +68,19 @@ fn a_lock_can_be_entered_again_from_inside() {
 }
 
 #[test]
-fn an_owner_that_holds_the_lock_enters_past_waiters() {
+fn an_owner_that_holds_the_lock_enters_past_waiters_and_waits_as_one() {
     let server = Server::start();
     let reader = holder(&server, &["-s", "--owner", "me"], "L");
-    let writer = waiter(&server, &[], "L", "writer");
+    let writer = waiter(&server, &[], "L", "; read _ || :");
     server.run("exec -n --reentrant --owner me -s L true").exits(0);
     reader.finish().exits(0);
-    writer.end().prints("ENTERED writer");
+    let mine = ["--reentrant", "--owner", "me"];
+    let both = [(); 2].map(|()| waiter(&server, &mine, "L", "; read _ || :"));
+    writer.prints_first("ENTERED").finish().exits(0);
+    // The second comes in while the first is there.
+    for waiter in both.map(|waiter| waiter.prints_first("ENTERED")) {
+        waiter.finish().exits(0);
+    }
 }
 
 #[test]
@@ -180,25 +186,11 @@ fn a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock() {
     force.end().exits(0);
 }
 
-#[test]
-fn waiters_of_one_owner_enter_together() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    let mine = ["--reentrant", "--owner", "me"];
-    let both = [(); 2].map(|()| waiter(&server, &mine, "L", "; read _ || :"));
-    first.finish().exits(0);
-    // The second comes in while the first is there.
-    for waiter in both.map(|waiter| waiter.prints_first("ENTERED")) {
-        waiter.finish().exits(0);
-    }
-}
-
 support::also_on_local! {
-    waiters_of_one_owner_enter_together,
     readers_share_and_a_waiting_writer_holds_back_later_readers,
     a_writer_that_gives_up_admits_the_readers_behind_it_while_others_read_on,
     a_lock_can_be_entered_again_from_inside,
-    an_owner_that_holds_the_lock_enters_past_waiters,
+    an_owner_that_holds_the_lock_enters_past_waiters_and_waits_as_one,
     holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one,
     at_least_keeps_a_lock_that_is_released_sooner,
     the_head_is_woken_when_a_release_shortens_the_remaining_time,

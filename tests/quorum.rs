@@ -6,7 +6,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::acl::{rule, set_up};
-use crate::support::client::took_turns;
 use crate::support::quorum::{at, at_urls, far, having, servers, without};
 use crate::support::{Client, Finished, LongerWait, Running, Server, until};
 
@@ -222,18 +221,6 @@ fn slots_are_numbered_and_need_only_a_majority() {
     servers[1].signal("CONT");
     third.finish().exits(0);
     first.finish().exits(0);
-}
-
-#[test]
-fn of_many_clients_no_two_hold_a_lock_at_once() {
-    let servers = servers(3);
-    let directory = servers[0].directory();
-    let workers = (0..4).map(|_| at(&servers).worker(directory, "L")).collect();
-    until("all have had turns", || {
-        let count = fs::read_to_string(directory.join("L")).unwrap_or_default();
-        count.trim().parse::<usize>().is_ok_and(|count| count >= 24)
-    });
-    took_turns(directory, &["L".to_owned()], workers);
 }
 
 #[test]
