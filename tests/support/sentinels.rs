@@ -123,7 +123,7 @@ impl Service {
 
     pub fn master(&mut self) -> &mut Server {
         let port = self.master_port();
-        self.servers.iter_mut().find(|server| server.port() == port).unwrap()
+        self.server_mut(port)
     }
 
     pub fn server(&self, port: u16) -> &Server {
@@ -157,7 +157,6 @@ impl Service {
     /// Restarts a killed server as a replica of the master.
     pub fn start_as_replica(&mut self, port: u16) {
         let master = self.master_port();
-        let server = self.servers.iter_mut().find(|server| server.port() == port).unwrap();
-        server.start_again_with(&options_of_a_replica(master));
+        self.server_mut(port).start_again_with(&options_of_a_replica(master));
     }
 }
