@@ -161,12 +161,8 @@ pub fn summary(locks: &[Inspected]) -> String {
 mod tests {
     use super::*;
 
-    fn row(cells: [&str; COLUMNS]) -> Row {
-        Row { cells: cells.map(String::from), alarming: true }
-    }
-
     fn rows(cells: [&str; COLUMNS]) -> [Row; 2] {
-        [row(HEADINGS), row(cells)]
+        [HEADINGS, cells].map(|cells| Row { cells: cells.map(String::from), alarming: true })
     }
 
     #[test]

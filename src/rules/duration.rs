@@ -125,6 +125,7 @@ mod tests {
             ("0", 0),
             ("1m30s", 90_000),
             ("250ms", 250),
+            ("7d", 604_800_000),
         ] {
             let duration = text.parse().map(BoundedDuration::get);
             assert_eq!(duration, Ok(Duration::from_millis(millis)), "{text:?}");

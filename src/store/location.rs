@@ -256,17 +256,6 @@ mod tests {
     }
 
     #[test]
-    fn a_local_directory_is_absolute_or_the_default() {
-        let default = Path::new("/state/rlock");
-        for (url, directory) in [("local:", default), ("local:/locks", Path::new("/locks"))] {
-            let Ok(Location::Local(found)) = Location::parse(&[url], Some(default)) else {
-                panic!("{url}")
-            };
-            assert_eq!(found.path(), directory);
-        }
-    }
-
-    #[test]
     fn other_urls_are_rejected_without_showing_a_password() {
         for bad in [
             &["redis://:secret@"][..],

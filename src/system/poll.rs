@@ -113,28 +113,3 @@ fn timeout(left: Option<Duration>) -> PollTimeout {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd;
-
-    use super::*;
-    use crate::system::wakeup::Wakeup;
-
-    #[test]
-    fn a_wait_reports_what_ended_it_and_an_interrupt_takes_precedence() {
-        let (answer, interrupt) = (Wakeup::new().unwrap(), Wakeup::new().unwrap());
-        let wait = |time| {
-            let answer = Some((answer.as_fd(), Want::Read));
-            let until = Instant::now() + Duration::from_millis(time);
-            super::wait(answer, Some(interrupt.as_fd().into()), until).unwrap()
-        };
-        assert_eq!(wait(1), Woken::TimedOut);
-        answer.wake();
-        assert_eq!(wait(3_600_000), Woken::Ready);
-        interrupt.wake();
-        assert_eq!(wait(3_600_000), Woken::Interrupted);
-        answer.clear();
-        assert_eq!(wait(3_600_000), Woken::Interrupted);
-    }
-}

@@ -97,9 +97,4 @@ mod tests {
         assert_eq!(frame((4, 5), "1\n2345678\n9\n", "foot\n"), ["1", "(2 more lines)", "foot"]);
         assert_eq!(frame((4, 6), "1\n2345678\n9\n", "foot\n"), ["1", "2345678", "9", "foot"]);
     }
-
-    #[test]
-    fn without_a_terminal_nothing_is_left_out() {
-        assert_eq!(Screen { size: None }.frame("1\n", "foot\n", true), "1\nfoot\n");
-    }
 }

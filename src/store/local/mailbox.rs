@@ -85,27 +85,3 @@ pub(super) fn is_read(folder: &Folder, name: &str) -> bool {
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_waiter_that_has_no_other_message_learns_that_it_is_the_head() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = Arc::new(Folder::open(directory.path()).unwrap());
-        let mailbox = Mailbox::open(&folder, "token").unwrap();
-        let says_head = |messages: &[Message]| {
-            for message in messages {
-                wake(&folder, "token", message);
-            }
-            mailbox.says_head()
-        };
-        assert!(!says_head(&[]));
-        assert!(says_head(&[Message::Head]));
-        assert!(says_head(&[Message::Head, Message::Head]));
-        assert!(!says_head(&[Message::Look]));
-        assert!(!says_head(&[Message::Head, Message::Look]));
-        assert!(!says_head(&[]), "each message is read once");
-    }
-}

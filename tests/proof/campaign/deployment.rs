@@ -3,8 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use super::faults::{Hit, WORKERS, What, Wires};
 use super::kind::Kind;
 use crate::support::Server;
@@ -13,9 +11,8 @@ use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
 
 enum Servers {
-    /// One server or those of a quorum, with a separate proxy for each worker.
-    Wired(Vec<Server>),
-    Files(TempDir),
+    /// One server, a directory of `local:`, or the servers of a quorum.
+    Alone(Vec<Server>),
     Sentinel(Service),
     Cluster(Cluster),
 }
@@ -23,7 +20,7 @@ enum Servers {
 pub struct Deployment {
     kind: Kind,
     servers: Servers,
-    /// By worker, and by server. Empty if clients find the servers by themselves.
+    /// A separate proxy for each worker and server, unless clients find the servers by themselves.
     wires: Vec<Vec<Proxy>>,
     /// Why some servers do not answer now, and their numbers; for Sentinel their ports.
     away: Vec<(Hit, usize)>,
@@ -37,21 +34,29 @@ const LASTING: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "no"];
 impl Deployment {
     pub fn start(kind: Kind) -> Self {
         let servers = match kind {
-            Kind::Server => Servers::Wired(vec![Server::with_clock(Duration::ZERO, &LASTING)]),
+            Kind::Server => Servers::Alone(vec![Server::with_clock(Duration::ZERO, &LASTING)]),
+            Kind::Files => Servers::Alone(vec![Server::local()]),
             Kind::Quorum(count) => {
                 let start = |_| Server::with_clock(Duration::ZERO, &[]);
-                Servers::Wired((0..count).map(start).collect())
-            }
-            Kind::Files => {
-                Servers::Files(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap())
+                Servers::Alone((0..count).map(start).collect())
             }
             Kind::Sentinel => Servers::Sentinel(Service::start(2, &[], &[])),
             Kind::Cluster => Servers::Cluster(Cluster::start(3, 1)),
         };
-        let wired: &[Server] = if let Servers::Wired(servers) = &servers { servers } else { &[] };
+        let mut deployment =
+            Self { kind, servers, wires: Vec::new(), away: Vec::new(), stepped: Vec::new() };
+        let wired = deployment.all().iter().filter(|_| kind.has_wires());
         let to = |server: &Server| Proxy::to(server.port(), Duration::ZERO);
-        let wires = (0..WORKERS).map(|_| wired.iter().map(to).collect()).collect();
-        Self { kind, servers, wires, away: Vec::new(), stepped: Vec::new() }
+        deployment.wires = (0..WORKERS).map(|_| wired.clone().map(to).collect()).collect();
+        deployment
+    }
+
+    fn all(&self) -> &[Server] {
+        match &self.servers {
+            Servers::Alone(servers) => servers,
+            Servers::Sentinel(service) => service.servers(),
+            Servers::Cluster(cluster) => cluster.nodes(),
+        }
     }
 
     /// The URL for a worker.
@@ -65,23 +70,16 @@ impl Deployment {
     /// The URL for an operator, whose network is never cut.
     pub fn direct_url(&self) -> String {
         match &self.servers {
-            Servers::Wired(servers) => {
-                servers.iter().map(Server::tcp_url).collect::<Vec<_>>().join(" ")
+            Servers::Alone(servers) => {
+                servers.iter().map(Server::url).collect::<Vec<_>>().join(" ")
             }
-            Servers::Files(directory) => format!("local:{}", directory.path().display()),
             Servers::Sentinel(service) => service.url(),
             Servers::Cluster(cluster) => cluster.url(),
         }
     }
 
     pub fn processes(&self) -> Vec<u32> {
-        let servers = match &self.servers {
-            Servers::Wired(servers) => servers,
-            Servers::Files(_) => &[][..],
-            Servers::Sentinel(service) => service.servers(),
-            Servers::Cluster(cluster) => cluster.nodes(),
-        };
-        servers.iter().map(Server::process).collect()
+        self.all().iter().filter(|server| !server.is_local()).map(Server::process).collect()
     }
 
     /// The sum of all steps of clocks forward in this round, in milliseconds. No clock is further
@@ -100,21 +98,14 @@ impl Deployment {
         match &self.servers {
             Servers::Sentinel(service) => service.epoch(),
             Servers::Cluster(cluster) => cluster.epoch(),
-            Servers::Wired(_) | Servers::Files(_) => 0,
+            Servers::Alone(_) => 0,
         }
     }
 
     /// Begins a fault. Returns false if it cannot happen now, because another one lasts.
     pub fn begin(&mut self, what: What, lock: &str) -> bool {
-        let key = format!("rlock:{lock}");
         match what {
-            What::OnServer(server, hit) => {
-                if let Servers::Files(directory) = &self.servers {
-                    return fs::remove_file(directory.path().join(format!("{key}.lock"))).is_ok();
-                }
-                let target = self.target(server, &key);
-                return target.is_some_and(|number| self.hit(number, hit, &key));
-            }
+            What::OnServer(server, hit) => return self.hit(server, hit, &format!("rlock:{lock}")),
             What::Part(wires) => self.each_wire(wires, |wire| wire.part(true)),
             What::Delay(wires, delay) => self.each_wire(wires, |wire| wire.delay(delay)),
             What::BreakReply(wires, bytes) => {
@@ -136,13 +127,17 @@ impl Deployment {
                 let asked = (0..2).find(|node| !is_away(*node))?;
                 cluster.owner(asked, key)?
             }
-            Servers::Wired(_) | Servers::Files(_) => server,
+            Servers::Alone(_) => server,
         };
         // What is away may be frozen, and would not answer.
         (!is_away(number) && self.away.len() < self.kind.minority()).then_some(number)
     }
 
-    fn hit(&mut self, number: usize, hit: Hit, key: &str) -> bool {
+    fn hit(&mut self, server: usize, hit: Hit, key: &str) -> bool {
+        if self.kind == Kind::Files {
+            return fs::remove_file(self.all()[0].locks().join(format!("{key}.lock"))).is_ok();
+        }
+        let Some(number) = self.target(server, key) else { return false };
         let server = self.server(number);
         let tell = |command: &[&str]| drop(server.cli(command));
         match hit {
@@ -211,10 +206,10 @@ impl Deployment {
         match &self.servers {
             Servers::Sentinel(service) => service.await_replicas(),
             Servers::Cluster(cluster) => cluster.await_agreement(),
-            Servers::Wired(servers) if self.kind.is_quorum() => {
+            Servers::Alone(servers) if self.kind.is_quorum() => {
                 servers.iter().for_each(|server| server.await_uptime(3));
             }
-            _ => {}
+            Servers::Alone(_) => {}
         }
     }
 
@@ -227,10 +222,9 @@ impl Deployment {
 
     fn server(&mut self, number: usize) -> &mut Server {
         match &mut self.servers {
-            Servers::Wired(servers) => &mut servers[number],
+            Servers::Alone(servers) => &mut servers[number],
             Servers::Cluster(cluster) => cluster.node_mut(number),
             Servers::Sentinel(service) => service.server_mut(u16::try_from(number).unwrap()),
-            Servers::Files(_) => unreachable!("local files have no server"),
         }
     }
 
@@ -246,7 +240,7 @@ impl Deployment {
                 cluster.await_failover(number);
                 cluster.node_mut(number).start_again();
             }
-            Servers::Wired(_) | Servers::Files(_) => unreachable!("these have no replicas"),
+            Servers::Alone(_) => unreachable!("these have no replicas"),
         }
     }
 }

@@ -88,8 +88,8 @@ pub enum Effect {
     /// Leases end later.
     Prolongs,
     Stops(usize),
-    Kills(usize),
-    Terminates(usize),
+    /// This worker ends by a signal.
+    Ends(usize),
 }
 
 impl Hit {

@@ -151,9 +151,7 @@ impl Worker {
 impl Record {
     /// Whether this worker was killed or told to end during this time.
     fn was_hit(&self, number: usize, during: Span) -> bool {
-        self.suffers(during, |effect| {
-            matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
-        })
+        self.suffers(during, |effect| *effect == Effect::Ends(number))
     }
 
     /// Whether a fault of a kind was there during this time.
@@ -239,9 +237,8 @@ impl Verdict {
         let blank = record.plan.blank();
         taken.extend(record.faults.iter().map(|fault| (fault.from, fault.to + seconds(blank))));
         taken.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let dead = record.faults.iter().filter(|fault| {
-            matches!(fault.effect, Effect::Stops(_) | Effect::Kills(_) | Effect::Terminates(_))
-        });
+        let dead = record.faults.iter();
+        let dead = dead.filter(|fault| matches!(fault.effect, Effect::Stops(_) | Effect::Ends(_)));
         let bound = seconds(longest_idle(&record.plan, dead.count()));
         for worker in &record.workers {
             let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);

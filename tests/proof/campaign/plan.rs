@@ -68,8 +68,7 @@ impl Plan {
     pub fn effect(&self, what: What, worker: usize) -> Effect {
         match what {
             What::Stop(_) => Effect::Stops(worker),
-            What::Kill(_) => Effect::Kills(worker),
-            What::Terminate(_) => Effect::Terminates(worker),
+            What::Kill(_) | What::Terminate(_) => Effect::Ends(worker),
             What::Revoke => Effect::Revokes,
             What::Free => Effect::Frees,
             What::BreakReply(..) => Effect::Breaks,
@@ -105,10 +104,7 @@ impl Plan {
 
     pub fn new(kind: Kind, seed: u64) -> Self {
         let random = &mut Random(seed);
-        let min_replicas = match random.below(2) {
-            0 => kind.replicas(),
-            _ => random.below(kind.replicas() + 1),
-        };
+        let min_replicas = random.below(kind.replicas() + 1);
         let longest = if kind.replicas() > 0 { 5_000 } else { 3_000 };
         // All clients of a lock on a quorum use the same TTL.
         let common = kind.is_quorum().then(|| pick(random, &[1_000, 3_000]));

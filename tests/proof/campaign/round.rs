@@ -1,5 +1,6 @@
 //! Plays a plan and records what happens.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,19 +26,14 @@ enum Act {
     End(usize),
 }
 
-struct Lasting {
-    fault: usize,
-    worker: Option<usize>,
-    from: f64,
-}
-
 struct Round<'a> {
     plan: &'a Plan,
     deployment: &'a mut Deployment,
     lock: String,
     directory: TempDir,
     workers: Vec<Option<Started>>,
-    lasting: Vec<Lasting>,
+    /// When each fault that lasts began, and the worker that it hit.
+    lasting: BTreeMap<usize, (f64, Option<usize>)>,
     happened: Vec<Happened>,
     machine: Watcher,
     /// The revocations under way.
@@ -55,7 +51,7 @@ pub fn play(deployment: &mut Deployment, plan: &Plan) -> Record {
         lock: format!("campaign-{}", plan.seed),
         directory: tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap(),
         workers: plan.works.iter().map(|_| None).collect(),
-        lasting: Vec::new(),
+        lasting: BTreeMap::new(),
         happened: Vec::new(),
         machine: Watcher::start(),
         revoking: Vec::new(),
@@ -114,7 +110,7 @@ impl Round<'_> {
         let mut worker = None;
         if let Some((whom, signal)) = hit {
             let Some(found) = self.found(whom) else { return };
-            let is_stopped = self.lasting.iter().any(|lasting| lasting.worker == Some(found));
+            let is_stopped = self.lasting.values().any(|(_, worker)| *worker == Some(found));
             if is_stopped && signal == Signal::SIGSTOP {
                 return;
             }
@@ -125,7 +121,7 @@ impl Round<'_> {
         }
         match what {
             What::Revoke | What::Free => self.revoke(what),
-            _ if what.lasts() => self.lasting.push(Lasting { fault: number, worker, from }),
+            _ if what.lasts() => drop(self.lasting.insert(number, (from, worker))),
             _ => self.happened(what, worker, from),
         }
     }
@@ -142,10 +138,7 @@ impl Round<'_> {
     }
 
     fn end(&mut self, number: usize) {
-        let Some(at) = self.lasting.iter().position(|lasting| lasting.fault == number) else {
-            return;
-        };
-        let Lasting { worker, from, .. } = self.lasting.remove(at);
+        let Some((from, worker)) = self.lasting.remove(&number) else { return };
         let what = self.plan.faults[number].what;
         self.deployment.end(what);
         self.happened(what, worker, from);

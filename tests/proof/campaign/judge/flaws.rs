@@ -118,7 +118,7 @@ fn check<'a>(cases: impl IntoIterator<Item = (&'a str, Record, &'a [Promise])>) 
 
 #[test]
 fn an_overlap_breaks_a_promise_unless_a_documented_gap_excuses_all_of_it() {
-    let late = || record(&[(Mode::Exclusive, 0.1, 1.5), (Mode::Exclusive, 1.4, 1.9)]);
+    let late = record(&[(Mode::Exclusive, 0.1, 1.5), (Mode::Exclusive, 1.4, 1.9)]);
     let hurried = |by| overlapping().hit(Effect::Hurries, 0.3, 0.3).but(|it| it.hurried = by);
     let gap = |span| overlapping().but(|it| it.strain.gaps.push(span));
     let stuck = |span| overlapping().worker(0, |it| it.stuck.push(span));
@@ -131,7 +131,7 @@ fn an_overlap_breaks_a_promise_unless_a_documented_gap_excuses_all_of_it() {
         ("failed over", overlapping().hit(Effect::FailsOver, 0.3, 0.3), &[]),
         ("freed", overlapping().hit(Effect::Frees, 0.3, 0.3), &[]),
         ("lost before both", overlapping().hit(Effect::Loses, 0.05, 0.05), &[NoOverlap]),
-        ("lost long ago", late().hit(Effect::Loses, 0.3, 0.3), &[NoOverlap]),
+        ("lost long ago", late.hit(Effect::Loses, 0.3, 0.3), &[NoOverlap]),
         ("clock set forward", hurried(0.2), &[]),
         ("clock set forward by less", hurried(0.05), &[NoOverlap]),
         ("starved", gap((0.4, 0.46)), &[]),
@@ -273,7 +273,7 @@ fn only_some_faults_cause_a_loss_or_a_refusal() {
         (Effect::Prolongs, false, false),
         (Effect::Breaks, false, true),
         (Effect::Stops(1), false, false),
-        (Effect::Kills(1), false, false),
+        (Effect::Ends(1), false, false),
         (Effect::FailsOne(0), false, false),
     ] {
         for (status, is_cause) in [(76, lost), (69, refused)] {
