@@ -2,11 +2,14 @@
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::support::limit::Process;
+use crate::support::proxy::Proxy;
 use crate::support::trace::Paused;
 use crate::support::{
-    self, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, rlock, run, until,
+    self, Client, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, rlock,
+    run, until,
 };
 
 #[test]
@@ -64,6 +67,11 @@ fn rejecting_an_expired_or_released_token_states_the_reason() {
     run(&mut server.rlock(["release", "L", &released])).exits(0);
     let told = refused("release", "L", &released);
     assert!(told.contains("hold was released ") && told.ends_with(" ago"), "{told}");
+    // Even after the history has forgotten it.
+    for _ in 0..17 {
+        server.run("exec L false").exits(1);
+    }
+    assert!(refused("renew", "L", &released).contains("hold was released"));
 }
 
 #[test]
@@ -149,6 +157,29 @@ fn a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later() {
     let first = holder(&server, &[], "L");
     server.revoke("L");
     first.finish().exits(76).says("before the loss was detected");
+}
+
+#[test]
+fn a_lock_forgotten_in_a_restart_causes_76_even_if_only_the_release_detects_it() {
+    let mut server = Server::start();
+    let first = holder(&server, &[], "L");
+    server.kill();
+    server.start_again();
+    let second = holder(&server, &[], "L");
+    first.finish().exits(76).says("forgotten by the server");
+    second.finish().exits(0);
+}
+
+#[test]
+fn a_command_that_ends_during_a_renewal_keeps_its_status_and_its_lock_is_released() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let first = Client::of(proxy.url()).holder("--ttl 3s L");
+    proxy.delay(Duration::from_millis(500));
+    let before = proxy.flights();
+    until("a renewal is under way", || proxy.flights() > before);
+    first.finish().exits(0);
+    assert!(server.is_free("L"));
 }
 
 #[test]

@@ -141,6 +141,17 @@ fn a_release_is_installed_from_a_tarball_a_directory_or_a_url() {
 }
 
 #[test]
+fn an_installation_from_https_never_falls_back_to_http() {
+    let directory = TempDir::new().unwrap();
+    let curl = directory.path().join("curl");
+    fs::write(&curl, "#!/bin/sh\necho \"$@\" >&2; exit 1\n").unwrap();
+    fs::set_permissions(&curl, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+    let mut installer = installer("https://host", &directory.path().join("prefix"));
+    run(installer.env("PATH", path)).exits(1).says("--proto =https --proto-redir =https");
+}
+
+#[test]
 fn a_signed_release_is_verified_before_it_is_installed() {
     let page = include_str!("../docs/install.md");
     let many = blocks_of(page, "## On many hosts");

@@ -185,3 +185,32 @@ fn a_lost_job_ends_though_it_is_suspended_meanwhile() {
 support::also_without_vfork! {
     a_suspended_job_ends_before_its_lease_does,
 }
+
+#[test]
+fn in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec --foreground L setsid sh -c 'echo up; exec sleep 1000'");
+    terminal.sees("up\r\n");
+    terminal.types(INTERRUPT);
+    terminal.sees("$ ");
+    terminal.enters("echo status-$?");
+    terminal.sees("status-130");
+}
+
+#[test]
+fn suspending_only_rlock_suspends_no_other_process() {
+    let server = Server::start();
+    let script = server.directory().join("script");
+    let lines = "cd ${0%/*}
+        $rlock exec L sh -c 'echo up; until [ -e go ]; do sleep 0.01; done' & p=$!
+        until $rlock inspect L > /dev/null; do :; done
+        kill -TSTP $p
+        until grep -q '^[0-9]* (rlock) T' /proc/$p/stat; do :; done
+        echo goes-$((1 + 1)); kill -CONT $p; touch go; wait $p; echo done-$?";
+    std::fs::write(&script, lines).unwrap();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters(&format!("bash {}", script.display()));
+    terminal.sees("goes-2");
+    terminal.sees("done-0");
+}

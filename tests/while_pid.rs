@@ -67,6 +67,16 @@ fn a_server_that_dies_while_the_keeper_starts_is_unreachable() {
 }
 
 #[test]
+fn a_keeper_outlasts_a_short_outage_while_it_starts() {
+    let server = Server::on_tcp(&[]);
+    let (script, wire) = held_back(&server, &mut script(&server, "true"));
+    let before = wire.flights();
+    until("the keeper asks again", || wire.flights() > before);
+    wire.part(false);
+    script.finish().exits(0).prints("HELD");
+}
+
+#[test]
 fn a_signal_while_the_keeper_starts_leaves_no_lock_and_prints_one_document() {
     let server = Server::on_tcp(&[]);
     let pid = std::process::id().to_string();
@@ -181,7 +191,7 @@ fn a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr() {
 
 #[test]
 fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
-    let mut server = Server::start();
+    let server = Server::start();
     let [dev, log] = ["dev", "log"].map(|name| server.directory().join(name));
     std::fs::create_dir(&dev).unwrap();
     let log_daemon = UnixDatagram::bind(&log).unwrap();
@@ -196,7 +206,7 @@ fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
     let mut inside = server.contained("--mount", &script);
     inside.env("DEV", &dev).env("LOG", &log).env("TTL", "1s");
     let running = Running::start(&mut inside).prints_first("HELD");
-    server.kill();
+    server.signal("STOP");
     let next = || {
         let mut message = vec![0; 1_000];
         let length = log_daemon.recv(&mut message).expect("a message");
