@@ -7,7 +7,6 @@ mod lines;
 mod mutants;
 mod play;
 mod random;
-mod seldom;
 mod step;
 mod stories;
 

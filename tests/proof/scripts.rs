@@ -1,7 +1,6 @@
 //! The scripts of `lua/` in the process of the test, on commands like those of Redis.
 
 pub(crate) mod agreement;
-mod bytecode;
 pub(crate) mod redis;
 pub(crate) mod sandbox;
 pub(crate) mod shim;

@@ -3,7 +3,6 @@
 use rlock::rules::Key;
 use rlock::rules::model::lock::{DAY, Lock};
 
-use crate::scripts::agreement;
 use crate::scripts::shim::Shim;
 
 /// Longer than any lease in a history.
@@ -21,7 +20,7 @@ pub(super) struct Kept {
 impl Kept {
     /// Each key lasts for a day after the last use of what it holds, and not much longer.
     pub(super) fn check(&mut self, key: &Key, model: &Lock, now: u64) {
-        let lock = agreement::present(model.clone(), now);
+        let lock = model.clone();
         let before = &self.lock;
         let is_new = |token: &str, attempt| {
             let mut queue = before.queue.iter();

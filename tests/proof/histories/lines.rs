@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{limits, play, random, seldom, stories};
+use super::{limits, play, random, stories};
 use crate::scripts::shim::Shim;
 
 const NO_RIGHT: &str = "return call('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)";
@@ -44,7 +44,6 @@ fn every_line_of_every_script_is_reached() {
     Shim::with(|sandbox| sandbox.note_lines());
     stories::all();
     limits::all();
-    seldom::all();
     let mut missed = BTreeSet::new();
     for seed in 0..1_500 {
         play(&random::history(seed));

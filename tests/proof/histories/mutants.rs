@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
-use super::{cases, limits, play, random, seldom, stories};
+use super::{cases, limits, play, random, stories};
 use crate::scripts::shim::Shim;
 
 /// How many histories look for a fault.
@@ -205,7 +205,6 @@ fn is_found(mutant: &Mutant) -> bool {
         quick.for_each(|seed| play(&random::history(seed)));
         stories::all();
         limits::all();
-        seldom::all();
         rest.for_each(|seed| play(&random::history(seed)));
     };
     // The scripts belong to a thread, so each fault gets a new one.

@@ -6,7 +6,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::expiry::Kept;
-use super::step::{Ask, CLIENTS, SideKey, Step, Tokens, plain_ask};
+use super::step::{Ask, CLIENTS, Step, Tokens, plain_ask};
 use crate::scripts::agreement;
 use crate::scripts::shim::{BATCH, Server, Shim, StoreOn};
 use crate::scripts::stored;
@@ -14,8 +14,8 @@ use crate::values;
 use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::{
-    Answer, Ending, Failure, Fence, Key, Operator, Outcome, Proposal, Reason, Release, Renewal,
-    Request, Seen, Token, Verdict,
+    Answer, Ending, Failure, Fence, Holder, Key, Operator, Proposal, Reason, Release, Renewal,
+    Request, Seen, Token, Verdict, View,
 };
 use rlock::store::Store;
 use sha1_smol::Sha1;
@@ -29,7 +29,10 @@ pub(super) struct Both<'a, S = Shim> {
     pub(super) key: Key,
     pub(super) model: Lock,
     pub(super) now: u64,
-    seen: Vec<Seen>,
+    /// The holders in the last reply.
+    pub(super) seen: Vec<Seen>,
+    /// The reply to the last request of the lock.
+    pub(super) verdict: Verdict,
     /// Whether the holds or the queue were lost. The server still has details of the tokens, so it
     /// recognizes a duplicate of a request. The model does not, so none is sent.
     has_remains: bool,
@@ -41,6 +44,8 @@ pub(super) struct Both<'a, S = Shim> {
     /// How many requests each client has sent.
     attempts: [u64; CLIENTS as usize],
     steps: u32,
+    /// Whether the step is that of a client that has released its lock or given up its request.
+    is_late: bool,
     /// Whether other tools have damaged the keys, so that the model does not apply.
     is_damaged: bool,
     /// The tokens of the waiters to which a message was sent, in order.
@@ -57,23 +62,25 @@ impl<'a, S: Server> Both<'a, S> {
             model: Lock::default(),
             now: START,
             seen: Vec::new(),
+            verdict: Verdict::Again,
             has_remains: false,
             tokens: Tokens::default(),
             asked: [const { None }; CLIENTS as usize],
             parts: HashMap::new(),
             attempts: [0; CLIENTS as usize],
             steps: 0,
+            is_late: false,
             is_damaged: false,
             woken: Vec::new(),
             kept: Kept::default(),
         };
         both.server.topology.0.fill(false);
         both.send(&["FLUSHALL"]);
-        both.tell_the_time();
+        both.pass_to(START);
         both
     }
 
-    fn send(&mut self, words: &[&str]) {
+    pub(super) fn send(&mut self, words: &[&str]) {
         self.server.topology.0.send(words);
     }
 
@@ -83,15 +90,9 @@ impl<'a, S: Server> Both<'a, S> {
             return;
         }
         if self.has_remains {
-            // The server still knows the lengths of the leases that are lost.
-            let stored = Shim::redis(|redis| stored::lock(redis.home(), &self.key));
-            for mark in &mut self.model.tombstones {
-                let known = stored.tombstones.iter().find(|known| known.token == mark.token);
-                mark.until = known.map_or(mark.until, |known| known.until.max(mark.until));
-            }
-            self.model
-                .tombstones
-                .sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
+            // The server still knows how long the leases lasted that are lost.
+            self.model.tombstones =
+                Shim::redis(|redis| stored::tombstones(redis.home(), &self.key));
         }
         let differences = agreement::differences(&self.model, &self.key, self.now);
         assert!(differences.is_empty(), "{differences:#?}");
@@ -106,14 +107,32 @@ impl<'a, S: Server> Both<'a, S> {
         model
     }
 
-    fn tell_the_time(&mut self) {
-        self.server.topology.0.set_time(self.now);
+    fn pass_to(&mut self, now: u64) {
+        self.now = now;
+        self.server.topology.0.set_time(now);
     }
 
-    pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
+    pub(super) fn inspect(&mut self) -> View {
+        let told = self.server.inspect(&self.key);
+        self.same(told, self.model.inspect(self.now))
+    }
+
+    pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) {
         let told = self.server.ask(request, attempt, seen, None);
         let known = self.model().acquire(request, attempt, seen);
-        self.same(told, known)
+        self.verdict = self.same(told, known);
+    }
+
+    fn token(&self, client: u8) -> Token {
+        if self.is_late { self.tokens.former(client) } else { self.tokens.present(client) }
+    }
+
+    /// From now on, the client uses another token.
+    fn ends(&mut self, client: u8) {
+        if !self.is_late {
+            self.tokens.used_up(client);
+            self.asked[usize::from(client)] = None;
+        }
     }
 
     /// The ticket for this request. Either all requests of a token are to one of several servers,
@@ -123,12 +142,13 @@ impl<'a, S: Server> Both<'a, S> {
         is_part.then(|| ask.ticket.flatten())
     }
 
-    /// The reply of the model, which is that of the server too, unless other tools have damaged its
+    /// The reply of the server, which is that of the model too, unless other tools have damaged the
     /// keys.
     fn same<R: PartialEq + Debug>(&self, told: Result<R, Failure>, known: R) -> R {
-        if !self.is_damaged {
-            assert_eq!(told.unwrap(), known);
+        if self.is_damaged {
+            return told.unwrap_or(known);
         }
+        assert_eq!(told.unwrap(), known);
         known
     }
 
@@ -144,87 +164,73 @@ impl<'a, S: Server> Both<'a, S> {
         let (key, now) = (self.key.clone(), self.now);
         let forgotten = Reason::new(Some(Ending::Forgotten), None, Operator::default());
         match step {
+            Step::Late(step) => {
+                self.is_late = true;
+                self.play(step);
+                self.is_late = false;
+                return;
+            }
+            Step::InFullMemory(step) => {
+                self.is_damaged |= !step.needs_no_memory();
+                // What does not renew a hold may tell waiters, which needs memory.
+                let needs_memory = match **step {
+                    Step::Renew(client, _) => {
+                        let reply = self.model.clone().at(now).renew(&self.token(client), None);
+                        matches!(reply, Renewal::NotHeld(_))
+                    }
+                    _ => false,
+                };
+                self.server.topology.0.fill(!needs_memory);
+                self.play(step);
+                self.server.topology.0.fill(false);
+                return;
+            }
+            Step::Ask(_) if self.is_late && self.has_remains => {}
             Step::Ask(new) => {
-                let client = usize::from(new.client);
-                let ticket = self.ticket(&self.tokens.present(new.client), new);
-                let asked = self.asked[client].get_or_insert_with(|| new.clone());
+                let (client, token) = (usize::from(new.client), self.token(new.client));
+                let ticket = self.ticket(&token, new);
+                let asked = match token == self.tokens.present(new.client) {
+                    // It is the same request as any other with this token.
+                    true => self.asked[client].get_or_insert_with(|| new.clone()),
+                    false => new,
+                };
                 let (reminds, arrival, held) = (new.reminds, new.arrival, new.held);
                 let ask = &Ask { reminds, arrival, held, ticket, ..asked.clone() };
-                let request = ask.request(&key, &self.tokens, now);
+                let request = ask.request(&key, token, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
-                self.attempts[client] += 1;
+                self.attempts[client] += u64::from(!self.is_late);
                 let overtaken = if self.has_remains { 0 } else { new.overtaken };
-                let attempt = self.attempts[client].saturating_sub(overtaken);
-                let verdict = self.ask(&request, attempt, &seen);
+                self.ask(&request, self.attempts[client].saturating_sub(overtaken), &seen);
                 if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))
-                | Verdict::Proposed(Proposal { view, .. }) = verdict
+                | Verdict::Proposed(Proposal { view, .. }) = &self.verdict
                 {
-                    let seen = view.holders.into_iter().map(|holder| {
-                        let left = Duration::from_millis(500);
-                        Seen { holder, left, generation: view.generation.clone() }
-                    });
-                    self.seen = seen.collect();
+                    self.seen = seen_in(view, Duration::from_millis(500));
                 }
             }
-            Step::AskLate(_) if self.has_remains => {}
-            Step::AskLate(ask) => {
-                let client = usize::from(ask.client);
-                let token = self.tokens.former(ask.client);
-                let is_former = token != self.tokens.present(ask.client);
-                let ask = match is_former {
-                    true => ask,
-                    // It is the same request as any other with this token.
-                    false => self.asked[client].get_or_insert_with(|| ask.clone()),
-                }
-                .clone();
-                let ask = Ask { ticket: self.ticket(&token, &ask), ..ask };
-                let request = Request { token, ..ask.request(&key, &self.tokens, now) };
-                self.ask(&request, self.attempts[client], &[]);
-            }
-            Step::Renew(client, ttl) | Step::RenewLate(client, ttl) => {
-                let token = match step {
-                    Step::RenewLate(..) => self.tokens.former(*client),
-                    _ => self.tokens.present(*client),
-                };
-                let ttl = ttl.map(values::ttl);
+            Step::Renew(client, ttl) => {
+                let (token, ttl) = (self.token(*client), ttl.map(values::ttl));
                 let told = self.server.renew(&key, &token, ttl, None);
                 let known = self.model().renew(&token, ttl);
                 self.same_end(told, known, Renewal::NotHeld(forgotten));
             }
-            Step::Release(client, exit) => {
-                let token = self.tokens.present(*client);
-                let outcome = exit.map_or(Outcome::Lost, Outcome::Exit);
-                let told = self.server.release(&key, &token, outcome);
-                let known = self.model().release(&token, outcome);
+            Step::Release(client, outcome) => {
+                let token = self.token(*client);
+                let told = self.server.release(&key, &token, *outcome);
+                let known = self.model().release(&token, *outcome);
                 self.same_end(told, known, Release::NotHeld(forgotten));
-                self.tokens.used_up(*client);
-                self.asked[usize::from(*client)] = None;
+                self.ends(*client);
             }
-            Step::ReleaseLate(client) => {
-                let token = self.tokens.former(*client);
-                let told = self.server.release(&key, &token, Outcome::Unknown);
-                let known = self.model().release(&token, Outcome::Unknown);
-                self.same_end(told, known, Release::NotHeld(forgotten));
-            }
-            Step::Leave(client)
-            | Step::GiveUp(client)
-            | Step::LeaveLate(client)
-            | Step::LeaveEarly(client) => {
-                let token = match step {
-                    Step::LeaveLate(_) => self.tokens.former(*client),
-                    _ => self.tokens.present(*client),
-                };
-                let request =
-                    Ask { client: *client, ..plain_ask() }.request(&key, &self.tokens, now);
-                let is_skipped = matches!(step, Step::GiveUp(_));
-                let request = Request { token, is_skipped, ..request };
-                let told = self.server.leave(&request);
-                self.model().leave(&request.token, request.ttl, is_skipped);
+            Step::Leave(client, _) | Step::LeaveEarly(client) => {
+                let (token, ttl) = (self.token(*client), values::ttl(100));
+                let is_skipped = matches!(step, Step::Leave(_, true));
+                let plain = Request::plain(key.clone(), ttl);
+                let told =
+                    self.server.leave(&Request { token: token.clone(), is_skipped, ..plain });
+                self.model().leave(&token, ttl, is_skipped);
                 self.same(told, ());
                 // After an early one, the client keeps asking with a token that is over.
-                if let Step::Leave(_) | Step::GiveUp(_) = step {
-                    self.tokens.used_up(*client);
-                    self.asked[usize::from(*client)] = None;
+                if let Step::Leave(..) = step {
+                    self.ends(*client);
                 }
             }
             Step::Revoke(revocation, unseen) => {
@@ -252,10 +258,7 @@ impl<'a, S: Server> Both<'a, S> {
                 let known = self.model().remove(&id, *revocation, by);
                 self.same(told, known);
             }
-            Step::Pass(time) => {
-                self.now += time;
-                self.tell_the_time();
-            }
+            Step::Pass(time) => self.pass_to(now + time),
             Step::PassTo(which, more) => {
                 let holds = self.model.holds.iter();
                 let ends = holds.flat_map(|hold| [hold.deadline, hold.keep_until]);
@@ -263,8 +266,7 @@ impl<'a, S: Server> Both<'a, S> {
                 let mut ends: Vec<u64> = ends.filter(|end| *end >= now).collect();
                 ends.sort_unstable();
                 if let Some(end) = ends.get(usize::from(*which)) {
-                    self.now = end + u64::from(*more);
-                    self.tell_the_time();
+                    self.pass_to(end + u64::from(*more));
                 }
             }
             Step::Occupy(name) => {
@@ -274,20 +276,9 @@ impl<'a, S: Server> Both<'a, S> {
                 self.send(&["DEL", &name]);
                 self.send(&["HSET", &name, "theirs", "1"]);
             }
-            Step::InFullMemory(step) => {
-                self.is_damaged |= !step.needs_no_memory();
-                let needs_memory = match **step {
-                    // What does not renew a hold may tell waiters.
-                    Step::Renew(client, ttl) => {
-                        let (token, ttl) = (self.tokens.present(client), ttl.map(values::ttl));
-                        let reply = self.model.clone().at(now).renew(&token, ttl);
-                        matches!(reply, Renewal::NotHeld(_))
-                    }
-                    _ => false,
-                };
-                self.server.topology.0.fill(!needs_memory);
-                self.play(step);
-                self.server.topology.0.fill(false);
+            Step::Set(field, value) => {
+                self.is_damaged = true;
+                self.send(&["HSET", &key.side("state"), field, value]);
             }
             Step::Write(ttl) => {
                 let until = ttl.map(|ttl| now + ttl);
@@ -301,66 +292,62 @@ impl<'a, S: Server> Both<'a, S> {
                 self.send(&["DEL", key.as_str()]);
                 self.model.guard = None;
             }
-            Step::Lose(side_key) => {
-                let model = &mut self.model;
-                let lost = match side_key {
-                    SideKey::Holds => {
+            Step::Lose(name) => {
+                self.send(&["DEL", &key.side(name)]);
+                match *name {
+                    "holds" => {
+                        self.has_remains = true;
                         // A holder that loses its hold ends. It does not ask again.
+                        let lost = mem::take(&mut self.model.holds);
                         for client in 0..CLIENTS {
                             let token = self.tokens.present(client);
-                            if model.holds.iter().any(|hold| hold.token == token.as_str()) {
-                                self.tokens.used_up(client);
-                                self.asked[usize::from(client)] = None;
+                            if lost.iter().any(|hold| hold.token == token.as_str()) {
+                                self.ends(client);
                             }
                         }
-                        model.holds.clear();
-                        self.has_remains = true;
-                        "holds"
                     }
-                    SideKey::Queue => {
-                        model.queue.clear();
+                    "queue" => {
                         self.has_remains = true;
-                        "queue"
+                        self.model.queue.clear();
                     }
-                    SideKey::State => {
-                        let (history, tombstones) =
-                            (mem::take(&mut model.history), mem::take(&mut model.tombstones));
-                        *model = Lock { history, tombstones, ..Lock::default() };
+                    "history" => self.model.history.clear(),
+                    "tombstones" => self.model.tombstones.clear(),
+                    _ => {
                         self.send(&["DEL", key.as_str(), &key.side("queue")]);
-                        "state"
+                        let Lock { history, tombstones, .. } = mem::take(&mut self.model);
+                        self.model = Lock { history, tombstones, ..Lock::default() };
+                        (0..CLIENTS).for_each(|client| self.ends(client));
+                        return self.play(&Step::Ask(plain_ask()));
                     }
-                    SideKey::History => {
-                        model.history.clear();
-                        "history"
-                    }
-                    SideKey::Tombstones => {
-                        model.tombstones.clear();
-                        "tombstones"
-                    }
-                };
-                self.send(&["DEL", &key.side(lost)]);
-                if let SideKey::State = side_key {
-                    (0..CLIENTS).for_each(|client| self.tokens.used_up(client));
-                    self.asked.fill(None);
-                    return self.play(&Step::Ask(plain_ask()));
                 }
             }
             Step::Forget => {
                 self.send(&["FLUSHALL"]);
-                self.tell_the_time();
                 self.model = Lock::default();
+                (self.has_remains, self.is_damaged) = (false, false);
             }
         }
         self.steps += 1;
-        self.compare();
+        if step.is_call() {
+            self.compare();
+        }
         if self.steps.is_multiple_of(8) {
             // As `local:` does between two requests.
             let stored = serde_json::to_vec(&self.model).unwrap();
             self.model = serde_json::from_slice(&stored).unwrap();
         }
         if self.steps % 8 == 4 {
-            let told = self.server.inspect(&key);
-            self.same(told, self.model.inspect(self.now));
+            self.inspect();
         }
     }
+}
+
+/// The holders in a reply, with leases that may last this long.
+pub(super) fn seen_in(view: &View, left: Duration) -> Vec<Seen> {
+    let seen = |holder: &Holder| Seen {
+        holder: holder.clone(),
+        left,
+        generation: view.generation.clone(),
+    };
+    view.holders.iter().map(seen).collect()
 }

@@ -1,9 +1,9 @@
 //! Random histories.
 
-use super::step::{Ask, CLIENTS, SideKey, Step, plain_ask};
+use super::step::{Ask, CLIENTS, Step, plain_ask};
 use crate::support::random::Random;
 use rlock::rules::model::lock::DAY;
-use rlock::rules::{Kind, Mode, Revocation, Slot};
+use rlock::rules::{Kind, Mode, Outcome, Revocation, Slot};
 
 /// The history with this seed.
 pub(super) fn history(seed: u64) -> Vec<Step> {
@@ -22,7 +22,7 @@ pub(super) fn history(seed: u64) -> Vec<Step> {
     for _ in 0..dice.sometimes(10, |dice| 10 + dice.below(20)).unwrap_or(0) {
         let client = dice.client();
         steps.push(Step::Ask(Ask { client, ..plain_ask() }));
-        steps.push(Step::Release(client, dice.exit()));
+        steps.push(Step::Release(client, dice.outcome()));
     }
     for _ in 0..dice.below(60) {
         let step = dice.step();
@@ -38,16 +38,10 @@ pub(super) fn damaged(seed: u64) -> Vec<Step> {
     let mut steps = Vec::new();
     for step in history(seed) {
         match dice.below(10) {
-            0 => steps.push(Step::Occupy(dice.one_of(&[
-                "holds",
-                "queue",
-                "history",
-                "history",
-                "tombstones",
-                "tombstones",
-                "mail",
-                "mail",
-            ]))),
+            0 => {
+                let key = dice.one_of(&["holds", "queue", "history", "tombstones", "mail"]);
+                steps.push(Step::Occupy(key));
+            }
             1 | 2 if step.is_call() => steps.push(Step::InFullMemory(Box::new(step.clone()))),
             _ => {}
         }
@@ -128,8 +122,9 @@ impl Dice {
         self.one_of(&[Revocation::Graceful, Revocation::Now])
     }
 
-    fn exit(&mut self) -> Option<u8> {
-        self.sometimes(70, |dice| dice.sometimes(40, |dice| dice.below(256) as u8).unwrap_or(0))
+    fn outcome(&mut self) -> Outcome {
+        let failed = Outcome::Exit(self.below(256) as u8);
+        self.one_of(&[Outcome::Lost, Outcome::Unknown, Outcome::Exit(0), failed, failed])
     }
 
     fn mode(&mut self) -> Mode {
@@ -171,18 +166,10 @@ impl Dice {
                 let held = self.sometimes(40, Self::held);
                 Ask { ticket: ask.ticket.or(Some(None)), held, supersedes: false, ..ask }
             }
-            Flavor::Plain => Ask {
-                at_least: 0,
-                owner: None,
-                enclosing: Vec::new(),
-                reentrant: false,
-                next: false,
-                supersedes: false,
-                held: None,
-                ticket: None,
-                overtaken: 0,
-                ..ask
-            },
+            Flavor::Plain => {
+                let Ask { client, mode, ttl, heartbeat, reminds, kind, .. } = ask;
+                Ask { client, mode, ttl, heartbeat, reminds, kind, ..plain_ask() }
+            }
             Flavor::Slots | Flavor::Crowd => {
                 Ask { supersedes: false, held: None, ticket: None, ..ask }
             }
@@ -193,14 +180,13 @@ impl Dice {
         match self.below(41) {
             0..13 => Step::Ask(self.ask()),
             13..16 => Step::Renew(self.client(), self.sometimes(50, Self::ttl)),
-            16 => Step::RenewLate(self.client(), self.sometimes(50, Self::ttl)),
-            17 => Step::AskLate(self.ask()),
-            18 => Step::ReleaseLate(self.client()),
-            19 => Step::LeaveLate(self.client()),
+            16 => Step::Late(Box::new(Step::Renew(self.client(), self.sometimes(50, Self::ttl)))),
+            17 => Step::Late(Box::new(Step::Ask(self.ask()))),
+            18 => Step::Late(Box::new(Step::Release(self.client(), self.outcome()))),
+            19 => Step::Late(Box::new(Step::Leave(self.client(), self.percent(50)))),
             20 => Step::LeaveEarly(self.client()),
-            21..26 => Step::Release(self.client(), self.exit()),
-            26 => Step::Leave(self.client()),
-            27 => Step::GiveUp(self.client()),
+            21..26 => Step::Release(self.client(), self.outcome()),
+            26..28 => Step::Leave(self.client(), self.percent(50)),
             28 => Step::Revoke(self.revocation(), self.below(3) as u8),
             29..31 => Step::Remove(self.client(), self.revocation()),
             31..34 => Step::PassTo(self.below(3) as u8, self.percent(50)),
@@ -211,13 +197,7 @@ impl Dice {
             37 => Step::Write(self.sometimes(50, |dice| 1 + dice.below(5_000))),
             38 => Step::Delete,
             39 => Step::Forget,
-            _ => Step::Lose(self.one_of(&[
-                SideKey::Holds,
-                SideKey::Queue,
-                SideKey::State,
-                SideKey::History,
-                SideKey::Tombstones,
-            ])),
+            _ => Step::Lose(self.one_of(&["holds", "queue", "state", "history", "tombstones"])),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rlock::rules::{
-    ClientInfo, Fence, Key, Kind, Label, Mode, Owner, QuorumOp, Request, Revocation, Slot, Ticket,
-    Token,
+    ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, QuorumOp, Request, Revocation, Slot,
+    Ticket, Token,
 };
 
 use crate::values;
@@ -17,17 +17,13 @@ pub(super) const CLIENTS: u8 = 20;
 pub(super) enum Step {
     Ask(Ask),
     Renew(u8, Option<u64>),
-    Release(u8, Option<u8>),
-    /// Late requests were under way when the client released its lock, or gave up its request.
-    AskLate(Ask),
-    RenewLate(u8, Option<u64>),
-    ReleaseLate(u8),
-    LeaveLate(u8),
-    Leave(u8),
-    /// Leaves because the lock is busy.
-    GiveUp(u8),
+    Release(u8, Outcome),
+    /// Gives up its request, because the lock is busy or not.
+    Leave(u8, bool),
     /// Gives up a request before that request arrives: the token is not known yet.
     LeaveEarly(u8),
+    /// The request was under way when the client released its lock, or gave up its request.
+    Late(Box<Step>),
     /// How many of the latest holds the caller has not seen.
     Revoke(Revocation, u8),
     /// Takes a client out of the lock.
@@ -37,16 +33,19 @@ pub(super) enum Step {
     /// and one millisecond more or not.
     PassTo(u8, bool),
     /// Another tool puts a hash in place of this side key. The rest of the history is not played by
-    /// the model.
+    /// the model, unless the server loses all its data.
     Occupy(&'static str),
+    /// Another tool sets this field of the state. The same applies.
+    Set(&'static str, &'static str),
     /// The memory of the server is full during this step. The same applies if that needs memory.
     InFullMemory(Box<Step>),
     /// Another tool writes the key, with or without an expiry.
     Write(Option<u64>),
     /// Another tool deletes the key.
     Delete,
-    /// A side key is lost, as if it had been evicted.
-    Lose(SideKey),
+    /// This side key is lost, as if it had been evicted; the state together with the guard and the
+    /// queue, and the next request is granted.
+    Lose(&'static str),
     /// The server loses all its data.
     Forget,
 }
@@ -55,8 +54,11 @@ impl Step {
     /// Whether it succeeds while the memory of the server is full. A renewal does if it has a hold.
     pub(super) fn needs_no_memory(&self) -> bool {
         use Step::*;
-        matches!(self, Release(..) | ReleaseLate(_) | Leave(_) | GiveUp(_) | LeaveLate(_))
-            || matches!(self, LeaveEarly(_) | Renew(..) | Revoke(..) | Remove(..))
+        match self {
+            Late(step) => matches!(**step, Release(..) | Leave(..)),
+            Renew(..) | Release(..) | Leave(..) | LeaveEarly(_) | Revoke(..) | Remove(..) => true,
+            _ => false,
+        }
     }
 
     /// Whether a client calls the server, and nothing else happens.
@@ -66,18 +68,7 @@ impl Step {
     }
 }
 
-/// A key beside the guard, named as in `lua/lock.lua`.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SideKey {
-    Holds,
-    Queue,
-    /// With the guard and the queue. The next request is granted.
-    State,
-    History,
-    Tombstones,
-}
-
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ask {
     pub(super) client: u8,
     pub(super) mode: Mode,
@@ -106,28 +97,12 @@ pub(super) struct Ask {
 
 /// An exclusive request that does not wait.
 pub(super) fn plain_ask() -> Ask {
-    Ask {
-        client: 0,
-        mode: Mode::Exclusive,
-        ttl: 100,
-        at_least: 0,
-        heartbeat: None,
-        owner: None,
-        enclosing: Vec::new(),
-        reentrant: false,
-        next: false,
-        supersedes: false,
-        arrival: None,
-        held: None,
-        ticket: None,
-        reminds: false,
-        overtaken: 0,
-        kind: Kind::Exec,
-    }
+    Ask { ttl: 100, kind: Kind::Exec, ..Ask::default() }
 }
 
 impl Ask {
-    pub(super) fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
+    /// The request with this token.
+    pub(super) fn request(&self, key: &Key, token: Token, tokens: &Tokens, now: u64) -> Request {
         let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
         let client = ClientInfo {
             pid: u32::from(self.client),
@@ -136,22 +111,18 @@ impl Ask {
             ..ClientInfo::default()
         };
         Request {
-            token: tokens.present(self.client),
             mode: self.mode,
             at_least: Duration::from_millis(self.at_least),
             heartbeat: self.heartbeat.map(Duration::from_millis),
             owner: self.owner.map(owner),
             // Its last characters must be unique, like those of a random one.
-            fresh_owner: format!("fresh-{}", &tokens.present(self.client).as_str()[..8])
-                .parse()
-                .unwrap(),
+            fresh_owner: format!("fresh-{}", &token.as_str()[..8]).parse().unwrap(),
+            token,
             enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
             next: self.next,
             supersedes: self.supersedes,
-            arrival: self
-                .arrival
-                .map(|ahead| Ticket((now * 1_000).saturating_add_signed(ahead * 1_000))),
+            arrival: self.arrival.map(|ahead| Ticket(micros(now, ahead))),
             client: client.to_lines(),
             quorum_op: self.quorum_op(now),
             ..Request::plain(key.clone(), values::ttl(self.ttl))
@@ -159,9 +130,8 @@ impl Ask {
     }
 
     fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
-        let micros = |ahead: i64| (now * 1_000).saturating_add_signed(ahead * 1_000);
-        let held = self.held.map(|(ahead, slot)| (Fence(micros(ahead)), slot));
-        let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(ahead))));
+        let held = self.held.map(|(ahead, slot)| (Fence(micros(now, ahead)), slot));
+        let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(now, ahead))));
         match (ticket, held) {
             (Some(ticket), Some(held)) => Some(QuorumOp::Commit(ticket, held)),
             (Some(ticket), None) => Some(QuorumOp::Propose(ticket)),
@@ -169,6 +139,10 @@ impl Ask {
             (None, None) => None,
         }
     }
+}
+
+fn micros(now: u64, ahead: i64) -> u64 {
+    (now * 1_000).saturating_add_signed(ahead * 1_000)
 }
 
 /// The present token of each client, which uses a new one after each release.

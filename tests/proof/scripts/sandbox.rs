@@ -11,7 +11,6 @@ use mlua::{
 use redis::Value;
 use sha1_smol::Sha1;
 
-use super::bytecode;
 use super::redis::{Bytes, Redis};
 
 /// A server in the process of the test.
@@ -20,8 +19,8 @@ pub(crate) struct Sandbox {
     /// By their hashes.
     scripts: HashMap<Bytes, Script>,
     pub(crate) redis: Rc<RefCell<Redis>>,
-    /// The lines of each script that were reached, if a test asks for them.
-    reached: Rc<RefCell<HashMap<String, HashSet<usize>>>>,
+    /// The hash of the script and the number of each line that was reached, if a test asks for them.
+    reached: Rc<RefCell<HashSet<(String, usize)>>>,
     /// How many times 10,000 steps the present call has taken, if that is limited.
     steps: Rc<Cell<u32>>,
     /// Replaces this line of each script by another one.
@@ -110,11 +109,7 @@ impl Sandbox {
         let reached = Rc::clone(&self.reached);
         let note = move |_: &Lua, debug: &Debug<'_>| {
             if let (Some(line), Some(source)) = (debug.current_line(), debug.source().source) {
-                let (mut reached, hash) = (reached.borrow_mut(), &source[1..]);
-                match reached.get_mut(hash) {
-                    Some(lines) => _ = lines.insert(line),
-                    None => _ = reached.insert(hash.to_owned(), HashSet::from([line])),
-                }
+                reached.borrow_mut().insert((source[1..].to_owned(), line));
             }
             Ok(VmState::Continue)
         };
@@ -124,13 +119,11 @@ impl Sandbox {
     /// The lines with code that were not reached since then.
     pub(crate) fn lines_not_reached(&self) -> BTreeSet<String> {
         let (mut missed, reached) = (BTreeSet::new(), self.reached.borrow());
-        for (hash, Script { title, source, function }) in &self.scripts {
-            let (hash, lines) = (str::from_utf8(hash).unwrap(), source.lines().collect::<Vec<_>>());
-            for line in bytecode::code_lines(&function.dump(false)) {
-                let is_reached = reached.get(hash).is_some_and(|lines| lines.contains(&line));
-                // Some loops jump to their end, and others do not.
-                if !is_reached && lines[line - 1] != "end" {
-                    missed.insert(format!("{title}: {}", lines[line - 1]));
+        for (hash, Script { title, source, .. }) in &self.scripts {
+            let hash = str::from_utf8(hash).unwrap();
+            for (number, line) in (1..).zip(source.lines()).filter(|(_, line)| has_code(line)) {
+                if !reached.contains(&(hash.to_owned(), number)) {
+                    missed.insert(format!("{title}: {line}"));
                 }
             }
         }
@@ -150,6 +143,15 @@ impl Sandbox {
         let triggers = HookTriggers::new().every_nth_instruction(10_000);
         self.lua.set_hook(triggers, limit).unwrap();
     }
+}
+
+/// Whether a line is more than the beginning or the end of something. A variable that begins as nil
+/// needs no code.
+fn has_code(line: &str) -> bool {
+    let begins_function = line.ends_with("(function()")
+        || line.starts_with("local function ") && !line.ends_with(" end");
+    let declares = line.starts_with("local ") && line.ends_with(" nil");
+    !begins_function && !declares && !["else", "end", "end)()", "while true do"].contains(&line)
 }
 
 /// The table `redis`.

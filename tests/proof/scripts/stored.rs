@@ -1,107 +1,50 @@
-//! Reads the keys of a lock as the model that they stand for.
+//! The keys in which the scripts keep a lock of the model.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
-use rlock::rules::lock::view::variant;
 use rlock::rules::model::Lock;
-use rlock::rules::model::lock::{
-    Guard, Hold, Newest, Origin, Revoked, RevokedUpTo, Tombstone, Waiter,
-};
-use rlock::rules::{HistoryEntry, HoldState, Key, Mode, Slot};
+use rlock::rules::model::lock::{Guard, Hold, Origin, Revoked, Tombstone, Waiter};
+use rlock::rules::{HoldState, Key, Slot};
 
 use super::redis::{Bytes, Data, Entry, Keys};
 
 /// A score of a waiter with --next is its ticket minus this.
 const NEXT_OFFSET: i64 = 1 << 52;
 
-/// The lock that these keys hold.
-pub(crate) fn lock(keys: &Keys, key: &Key) -> Lock {
-    let data = |name: &str| keys.get(key.side(name).as_bytes()).map(|entry| &entry.data);
-    let zset = |name: &str| match data(name) {
-        Some(Data::Zset(zset)) => zset.iter().map(|(score, it)| (*score, text(it))).collect(),
-        _ => Vec::new(),
-    };
-    let state = match data("state") {
-        Some(Data::Hash(state)) => state.iter().map(|(name, it)| (text(name), text(it))).collect(),
-        _ => BTreeMap::new(),
-    };
-    let field = |name: &str| state.get(name).cloned();
-    let number = |name: &str| field(name).map_or(0, |it| it.parse().unwrap());
-    let details = |token: &str| Details::of(&state, token);
-    let guard = keys.get(key.as_str().as_bytes()).map(|entry| match &entry.data {
-        Data::Text(value) => Guard { value: text(value), until: entry.until },
-        other => panic!("a guard of another type: {other:?}"),
-    });
-    let newest = field("newest").map(|newest| {
-        let (first, about) = newest.split_once('\n').unwrap();
-        let (ticket, token) = first.split_once(' ').unwrap();
-        let (ticket, token) = (ticket.parse().unwrap(), token.to_owned());
-        Newest { ticket, token, about: about.to_owned() }
-    });
-    Lock {
-        guard,
-        written: field("guard"),
-        mode: field("mode").and_then(|mode| mode.try_into().ok()),
-        fence: number("fence"),
-        generation: field("generation").unwrap_or_default(),
-        holds: zset("holds").into_iter().map(|(at, it)| details(&it).hold(it, at)).collect(),
-        queue: zset("queue").into_iter().map(|(at, it)| details(&it).waiter(it, at)).collect(),
-        ticket: number("ticket"),
-        nominated: field("nominated").map_or(Vec::new(), |nominated| {
-            nominated.split_whitespace().map(str::to_owned).collect()
-        }),
-        newest,
-        notified: field("head"),
-        revoked_up_to: RevokedUpTo {
-            fence: number("revoked_up_to"),
-            how: field("revoked_up_to:how").and_then(|how| variant(&how)),
-            by: field("revoked_up_to:by").unwrap_or_default(),
-            at: number("revoked_up_to:at"),
-        },
-        history: match data("history") {
-            Some(Data::List(entries)) => {
-                entries.iter().map(|it| HistoryEntry::from_lines(&text(it)).unwrap()).collect()
-            }
-            _ => Vec::new(),
-        },
-        tombstones: zset("tombstones")
-            .into_iter()
-            .map(|(until, token)| Tombstone { token, until: until as u64 })
-            .collect(),
-        skipped: field("skipped"),
-        mail: Vec::new(),
-    }
-}
+/// Where `lua/details.lua` has what only holds or only waiters have.
+const FENCE: usize = 4;
+const STATUS: usize = 10;
+const ONLY_OF_HOLDS: [usize; 6] = [FENCE, 5, 6, 9, STATUS, 13];
+const ONLY_OF_WAITERS: [usize; 3] = [8, 11, 12];
 
 /// The keys of a lock. A side key lasts for a long time, because the lock does not say for how long.
 pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let newest = lock.newest.as_ref();
     let revoked = &lock.revoked_up_to;
     let has_had_waiters = lock.notified.is_some() || !lock.nominated.is_empty();
     let ticket = Some(lock.ticket).filter(|ticket| *ticket > 0 || has_had_waiters);
     let fields = [
-        ("guard", text(&lock.written)),
-        ("mode", text(&lock.mode.map(String::from))),
+        ("guard", shown(lock.written.as_ref())),
+        ("mode", shown(lock.mode)),
         ("fence", positive(lock.fence)),
         ("generation", lock.generation.clone()),
         // It stays when the queue has become empty.
-        ("ticket", text(&ticket.map(|ticket| ticket.to_string()))),
+        ("ticket", shown(ticket)),
         ("nominated", lock.nominated.iter().map(|token| format!("{token} ")).collect()),
-        ("newest", text(&newest.map(|it| format!("{} {}\n{}", it.ticket, it.token, it.about)))),
-        ("head", text(&lock.notified)),
+        ("newest", shown(newest.map(|it| format!("{} {}\n{}", it.ticket, it.token, it.about)))),
+        ("head", shown(lock.notified.as_ref())),
         ("revoked_up_to", positive(revoked.fence)),
-        ("revoked_up_to:how", text(&revoked.how.map(|how| how.to_string()))),
+        ("revoked_up_to:how", shown(revoked.how)),
         ("revoked_up_to:by", revoked.by.clone()),
-        ("revoked_up_to:at", text(&revoked.how.map(|_| revoked.at.to_string()))),
-        ("skipped", text(&lock.skipped)),
+        ("revoked_up_to:at", shown(revoked.how.map(|_| revoked.at))),
+        ("skipped", shown(lock.skipped.as_ref())),
     ];
     let fields = fields.map(|(name, value)| (Bytes::from(name), Bytes::from(value)));
-    let holds = lock.holds.iter().map(|hold| (&hold.token, Details::of_hold(hold)));
-    let waiters = lock.queue.iter().map(|waiter| (&waiter.token, Details::of_waiter(waiter)));
-    let details = holds.chain(waiters).map(|(token, Details(lines))| {
-        (format!("details:{token}").into(), lines.join("\n").into())
-    });
+    let holds = lock.holds.iter().map(|hold| (&hold.token, details_of_hold(hold)));
+    let waiters = lock.queue.iter().map(|waiter| (&waiter.token, details_of_waiter(waiter)));
+    let details =
+        holds.chain(waiters).map(|(token, details)| (format!("details:{token}").into(), details));
     // A reinstated hold, which has an id for a token, has no slot.
     let slots = bits(lock.holds.iter().filter(|it| it.token.len() > 8).filter_map(|it| it.slot));
     let state = fields.into_iter().chain(details).chain([("slots".into(), slots)]);
@@ -130,15 +73,82 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
     side_keys.chain(guard).collect()
 }
 
+/// What can still be noticed of the keys of a lock, one fact a line.
+pub(crate) fn facts(keys: &Keys, key: &Key, now: u64) -> Vec<String> {
+    let data = |name: &str| keys.get(key.side(name).as_bytes()).map(|entry| &entry.data);
+    let state = match data("state") {
+        Some(Data::Hash(state)) => state,
+        _ => &BTreeMap::new(),
+    };
+    let field = |name: &str| state.get(name.as_bytes()).map(|value| str::from_utf8(value).unwrap());
+    let details = |token: &str, unused: &[usize]| {
+        let lines = field(&format!("details:{token}")).unwrap_or_default();
+        let known = |line| if line == "0" { "" } else { line };
+        let mut details: Vec<_> = lines.splitn(15, '\n').map(known).collect();
+        details.resize(15, "");
+        unused.iter().for_each(|at| details[*at] = "");
+        details
+    };
+    let mut facts = Vec::new();
+    let revoked_up_to = field("revoked_up_to").map_or(0, |fence| fence.parse().unwrap());
+    let (mut are_held, mut are_revoked) = (false, false);
+    for (deadline, token) in zset(keys, key, "holds") {
+        let details = details(&token, &ONLY_OF_WAITERS);
+        // One without a fence remains from a state that was lost.
+        if let Ok(fence) = details[FENCE].parse::<u64>() {
+            are_held = true;
+            are_revoked |= details[STATUS].is_empty() && fence <= revoked_up_to;
+            facts.push(format!("{token} holds it until {deadline}: {}", details.join("\n")));
+        }
+    }
+    for (ticket, token) in zset(keys, key, "queue") {
+        let details = details(&token, &ONLY_OF_HOLDS).join("\n");
+        facts.push(format!("{token} waits at {ticket}: {details}"));
+    }
+    for mark in tombstones(keys, key).into_iter().filter(|mark| mark.until >= now) {
+        facts.push(format!("{} is over until {}", mark.token, mark.until));
+    }
+    if let Some(Data::List(entries)) = data("history") {
+        // An operator without a reason may have an empty one.
+        let entries = entries.iter().map(|entry| text(entry).replace("\t\n", "\n"));
+        facts.extend((0..).zip(entries).map(|(at, entry)| format!("history {at}: {entry}")));
+    }
+    for (name, value) in state {
+        let value = trimmed(value);
+        let matters = match &name[..] {
+            // Those of a lock without holds are of a key that was deleted.
+            b"slots" => are_held,
+            name if name.starts_with(b"details:") => false,
+            name if name.starts_with(b"revoked_up_to") => are_revoked,
+            _ => value != b"0",
+        };
+        if matters && !value.is_empty() {
+            facts.push(format!("{}: {}", text(name), text(value)));
+        }
+    }
+    if let Some(guard) = keys.get(key.as_str().as_bytes()).filter(|it| it.is_kept(now)) {
+        facts.push(format!("guard: {guard:?}"));
+    }
+    facts
+}
+
+pub(crate) fn tombstones(keys: &Keys, key: &Key) -> Vec<Tombstone> {
+    let marks = zset(keys, key, "tombstones");
+    marks.map(|(until, token)| Tombstone { token, until: until as u64 }).collect()
+}
+
+fn zset(keys: &Keys, key: &Key, name: &str) -> impl Iterator<Item = (i64, String)> {
+    let members = match keys.get(key.side(name).as_bytes()).map(|entry| &entry.data) {
+        Some(Data::Zset(members)) => &members[..],
+        _ => &[],
+    };
+    members.iter().map(|(score, member)| (*score, text(member)))
+}
+
 fn sorted(members: impl Iterator<Item = (i64, String)>) -> Data {
     let mut members: Vec<_> = members.map(|(score, member)| (score, member.into())).collect();
     members.sort();
     Data::Zset(members)
-}
-
-/// A number, or nothing if it is 0.
-fn positive(number: u64) -> String {
-    if number > 0 { number.to_string() } else { String::new() }
 }
 
 /// The numbers of slots as `lua/slots.lua` has them.
@@ -151,145 +161,50 @@ pub(crate) fn bits(slots: impl Iterator<Item = Slot>) -> Bytes {
     bits
 }
 
-/// The details of a token, as in `lua/details.lua`.
-struct Details(Vec<String>);
+/// Bits that are not set do not count.
+pub(crate) fn trimmed(bits: &[u8]) -> &[u8] {
+    let last = bits.iter().rposition(|byte| *byte != 0);
+    &bits[..last.map_or(0, |last| last + 1)]
+}
 
-impl Details {
-    const NAMES: [&'static str; 15] = [
-        "mode",
-        "owner",
-        "ttl",
-        "attempt",
-        "fence",
-        "acquired",
-        "renewed",
-        "since",
-        "alive",
-        "keep_until",
-        "status",
-        "reentrant",
-        "origin",
-        "slot",
-        "about",
-    ];
+/// The details of a hold in the order of `lua/details.lua`.
+fn details_of_hold(hold: &Hold) -> Bytes {
+    let Hold { mode, owner, fence, acquired, about, .. } = hold;
+    let [ttl, attempt, keep_until] = [hold.ttl, hold.attempt, hold.keep_until].map(positive);
+    let [renewed, since] = [hold.renewed, hold.since].map(shown);
+    let slot = shown(hold.slot);
+    let status = match (hold.status, &hold.revoked) {
+        (HoldState::Cooling, _) => "cooling".into(),
+        (HoldState::Revoked, _) => "revoked".into(),
+        (_, Some(Revoked { at, by })) => format!("revoked {at} {by}"),
+        _ => String::new(),
+    };
+    let asked = format!("{mode}\n{owner}\n{ttl}\n{attempt}");
+    let granted = format!("{fence}\n{acquired}\n{renewed}\n{since}\n\n{keep_until}\n{status}");
+    format!("{asked}\n{granted}\n\n\n{slot}\n{about}").into()
+}
 
-    fn of(state: &BTreeMap<String, String>, token: &str) -> Self {
-        let lines = state.get(&format!("details:{token}"));
-        let lines = lines.map(|lines| lines.splitn(15, '\n').map(str::to_owned).collect());
-        Self(lines.unwrap_or_else(|| vec![String::new(); 15]))
-    }
+fn details_of_waiter(waiter: &Waiter) -> Bytes {
+    let Waiter { mode, owner, ttl, attempt, since, alive, about, .. } = waiter;
+    let reentrant = if waiter.reentrant { "1" } else { "" };
+    let origin = match waiter.origin {
+        Origin::Counted => "",
+        Origin::Proposed => "proposed",
+        Origin::Agreed => "agreed",
+    };
+    let asked = format!("{mode}\n{owner}\n{ttl}\n{attempt}");
+    format!("{asked}\n\n\n\n{since}\n{alive}\n\n\n{reentrant}\n{origin}\n\n{about}").into()
+}
 
-    fn with(values: &[(&str, String)]) -> Self {
-        let value = |name| values.iter().find(|(other, _)| *other == name);
-        Self(Self::NAMES.map(|name| value(name).map_or(String::new(), |it| it.1.clone())).into())
-    }
+/// A number, or nothing if it is 0.
+fn positive(number: u64) -> String {
+    shown(Some(number).filter(|number| *number > 0))
+}
 
-    fn of_hold(hold: &Hold) -> Self {
-        let some = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
-        Self::with(&[
-            ("mode", hold.mode.to_string()),
-            ("owner", hold.owner.clone()),
-            ("ttl", positive(hold.ttl)),
-            ("attempt", positive(hold.attempt)),
-            ("fence", hold.fence.to_string()),
-            ("acquired", hold.acquired.to_string()),
-            ("renewed", some(hold.renewed)),
-            ("since", some(hold.since)),
-            ("keep_until", positive(hold.keep_until)),
-            (
-                "status",
-                match (hold.status, &hold.revoked) {
-                    (HoldState::Cooling, _) => "cooling".into(),
-                    (HoldState::Revoked, _) => "revoked".into(),
-                    (_, Some(Revoked { at, by })) => format!("revoked {at} {by}"),
-                    _ => String::new(),
-                },
-            ),
-            ("slot", hold.slot.map_or(String::new(), |slot| slot.to_string())),
-            ("about", hold.about.clone()),
-        ])
-    }
-
-    fn of_waiter(waiter: &Waiter) -> Self {
-        let origin = match waiter.origin {
-            Origin::Counted => "",
-            Origin::Proposed => "proposed",
-            Origin::Agreed => "agreed",
-        };
-        Self::with(&[
-            ("mode", waiter.mode.to_string()),
-            ("owner", waiter.owner.clone()),
-            ("ttl", waiter.ttl.to_string()),
-            ("attempt", waiter.attempt.to_string()),
-            ("since", waiter.since.to_string()),
-            ("alive", waiter.alive.to_string()),
-            ("reentrant", if waiter.reentrant { "1" } else { "" }.into()),
-            ("origin", origin.into()),
-            ("about", waiter.about.clone()),
-        ])
-    }
-
-    fn get(&self, name: &str) -> &str {
-        &self.0[Self::NAMES.iter().position(|other| *other == name).unwrap()]
-    }
-
-    fn number(&self, name: &str) -> Option<u64> {
-        self.get(name).parse().ok()
-    }
-
-    fn mode(&self) -> Mode {
-        self.get("mode").to_owned().try_into().unwrap_or_default()
-    }
-
-    fn hold(&self, token: String, deadline: i64) -> Hold {
-        let status = self.get("status");
-        let individually = status.strip_prefix("revoked ").and_then(|it| it.split_once(' '));
-        let revoked = |(at, by): (&str, &str)| Revoked { at: at.parse().unwrap(), by: by.into() };
-        Hold {
-            token,
-            owner: self.get("owner").to_owned(),
-            mode: self.mode(),
-            about: self.get("about").to_owned(),
-            fence: self.number("fence").unwrap_or(0),
-            acquired: self.number("acquired").unwrap_or(0),
-            since: self.number("since"),
-            renewed: self.number("renewed"),
-            deadline: deadline as u64,
-            keep_until: self.number("keep_until").unwrap_or(0),
-            ttl: self.number("ttl").unwrap_or(0),
-            slot: self.get("slot").parse().ok(),
-            attempt: self.number("attempt").unwrap_or(0),
-            status: match status {
-                "cooling" => HoldState::Cooling,
-                "revoked" => HoldState::Revoked,
-                _ => HoldState::Held,
-            },
-            revoked: individually.map(revoked),
-        }
-    }
-
-    fn waiter(&self, token: String, score: i64) -> Waiter {
-        Waiter {
-            token,
-            owner: self.get("owner").to_owned(),
-            mode: self.mode(),
-            about: self.get("about").to_owned(),
-            since: self.number("since").unwrap_or(0),
-            alive: self.number("alive").unwrap_or(0),
-            reentrant: self.get("reentrant") == "1",
-            ttl: self.number("ttl").unwrap_or(0),
-            attempt: self.number("attempt").unwrap_or(0),
-            ticket: (if score < 0 { score + NEXT_OFFSET } else { score }) as u64,
-            origin: match self.get("origin") {
-                "agreed" => Origin::Agreed,
-                "proposed" => Origin::Proposed,
-                _ => Origin::Counted,
-            },
-            next: score < 0,
-        }
-    }
+fn shown(it: Option<impl Display>) -> String {
+    it.map_or_else(String::new, |it| it.to_string())
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+    String::from_utf8_lossy(bytes).into_owned()
 }
