@@ -379,6 +379,7 @@ mod tests {
     fn descendants_end_with_a_lost_lock() {
         let mut lost = machine();
         lost.on(not_held(), Instant::at_millis(1_000));
+        lost.on(Event::DescendantsGone, Instant::at_millis(1_050));
         lost.on(Event::Ended, Instant::at_millis(1_100));
         assert!(lost.awaits_descendants() && !lost.is_over());
         play(&mut lost, &[(6_000, Event::Tick, &["Kill"])]);
