@@ -113,7 +113,7 @@ fn a_lock_shows_how_its_last_holds_ended() {
     server.exec_script("--label job/1 L", "exit 3").exits(3);
     server.exec_script("L", "kill -9 $$");
     server.run("exec L no-such-command").exits(127);
-    acquire(&server, &["--ttl", "200ms"], "L");
+    acquire(&server, &["--ttl", "500ms"], "L");
     server.run("exec L true").exits(0);
     acquire(&server, &[], "L");
     server.run("release --force --now L").exits(0);
@@ -154,7 +154,7 @@ fn a_lock_shows_how_its_last_holds_ended() {
         assert!(page.contains(part), "no {part:?} in {page}");
     }
     // An end that no client has recorded yet is shown too.
-    acquire(&server, &["--ttl", "100ms"], "L");
+    acquire(&server, &["--ttl", "500ms"], "L");
     support::until("it has expired", || server.is_free("L"));
     assert!(server.run("inspect L").out().lines().nth(1).unwrap().contains("expired"));
     // The history has a limit. Ordinary holds leave the others in it.
@@ -206,7 +206,7 @@ fn all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since() {
         client.run("inspect -a --attention").exits(0).prints("");
 
         // The next hold starts anew, even if nothing records its end.
-        client.acquire("--ttl 100ms nightly");
+        client.acquire("--ttl 500ms nightly");
         support::until("it has expired", || nightly()["state"] == "free");
         let lock = nightly();
         let none = json!({"count": 0, "last_at": null, "last_by": null});

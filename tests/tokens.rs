@@ -47,7 +47,7 @@ fn no_key_name_contains_a_token() {
 #[test]
 fn renew_and_release_reject_wrong_partial_and_expired_tokens() {
     let server = Server::start();
-    let expired = acquire(&server, &["--ttl", "200ms"], "L");
+    let expired = acquire(&server, &["--ttl", "500ms"], "L");
     until("the lease ends", || server.is_free("L"));
     let token = acquire(&server, &[], "L");
     let before = server.stored("L");
