@@ -107,16 +107,3 @@ fn with_a_read_only_root_commands_and_keepers_run() {
         assert!(output.out().ends_with("RAN"), "{output:?}");
     }
 }
-
-#[test]
-fn a_container_without_devices_is_told_which_one_is_missing() {
-    let server = Server::start();
-    for rlock in ["exec L true <&-", "acquire --while-pid $$ L"] {
-        // Without the `exit`, rlock could replace the shell.
-        let script = format!("mount -t tmpfs none /dev && $rlock {rlock}; exit $?");
-        run(&mut server.contained("--mount", &script))
-            .exits(70)
-            .says(": /dev/null: no such file or directory");
-        assert!(server.is_free("L"));
-    }
-}

@@ -156,7 +156,7 @@ fn a_suspended_job_ends_before_its_lease_does() {
         let ran = server.directory().join("ran");
         // It ignores both, and would go on as soon as it is continued.
         let script = format!("trap \"\" TSTP TERM; echo up; sleep 1000; touch {}", ran.display());
-        terminal.enters(&format!("$rlock exec --ttl 1s L {command} '{script}'"));
+        terminal.enters(&format!("$rlock exec --ttl 3s L {command} '{script}'"));
         terminal.sees("up\r\n");
         terminal.types(SUSPEND);
         terminal.sees("Stopped");

@@ -153,18 +153,6 @@ impl Process {
                 if let Ok(terminal) = open(c"/dev/tty", OFlag::O_RDWR, Mode::empty()) {
                     libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY);
                 }
-                Ok(())
-            });
-        }
-        Self::start_at_terminal(command)
-    }
-
-    /// Starts it with the terminal that it has.
-    #[track_caller]
-    pub fn start_at_terminal(command: &mut Command) -> Self {
-        // SAFETY: one system call between fork and exec, which touches no memory.
-        unsafe {
-            command.pre_exec(|| {
                 // The kernel sends the signal when the thread of this test ends. A sandbox under
                 // test may refuse that.
                 let _ = set_pdeathsig(Signal::SIGKILL);

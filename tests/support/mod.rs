@@ -144,11 +144,10 @@ impl Server {
     /// All stored data about a lock, to detect changes.
     pub fn stored(&self, name: &str) -> Vec<String> {
         if self.is_local() {
-            let text = self.state_of(name);
-            // Without the ended tokens, to which every release adds.
-            let over = text.find("\"tombstones\":[").unwrap_or(text.len());
-            let end = text[over..].find(']').map_or(text.len(), |end| over + end);
-            return vec![text[..over].to_owned(), text[end..].to_owned()];
+            let mut state = self.state_of(name);
+            // Every release adds to the ended tokens.
+            state["lock"]["tombstones"].take();
+            return vec![state.to_string()];
         }
         let questions = [
             format!("GET rlock:{name}"),
@@ -171,8 +170,7 @@ impl Server {
         if !self.is_local() {
             return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
-        let state: Value = serde_json::from_str(&self.state_of(name)).unwrap();
-        state["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
+        self.state_of(name)["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
 
     /// The list on which a waiter with this token blocks.
@@ -205,14 +203,13 @@ impl Server {
         self.locks().join(format!(".rlock:{name}.state"))
     }
 
-    /// The newest copy of the state of a lock on `local:`, which is JSON.
-    fn state_of(&self, name: &str) -> String {
+    /// The newest copy of the state of a lock on `local:`.
+    fn state_of(&self, name: &str) -> Value {
         let file = std::fs::read_to_string(self.file_of(name)).unwrap();
-        // Each copy begins with its sequence number.
+        // Each copy begins with its sequence number. Its state is JSON, followed by padding.
         let newest = file.split("rlock lock 1 ").max().unwrap();
-        let (header, rest) = newest.split_once('\n').unwrap();
-        let length = header.split(' ').nth(1).unwrap();
-        rest[..usize::from_str_radix(length, 16).unwrap()].to_owned()
+        let (_, state) = newest.split_once('\n').unwrap();
+        serde_json::Deserializer::from_str(state).into_iter().next().unwrap().unwrap()
     }
 
     /// Runs a line on this server, and reads what it prints as JSON.

@@ -4,16 +4,13 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::fcntl::OFlag;
-use nix::libc;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
-use nix::sys::signal::{SigHandler, Signal};
 
+use super::Server;
 use super::limit::{Process, Stream, output_of};
-use super::{Server, binary};
 
 pub struct Terminal {
     shell: Process,
@@ -21,45 +18,32 @@ pub struct Terminal {
     screen: Stream,
 }
 
+/// An interactive bash for a terminal, with `$rlock` as the binary under test. It ignores no signals,
+/// whatever runs these tests.
+pub fn bash(server: &Server) -> Command {
+    let bash = "setsid --ctty env --default-signal bash --norc --noprofile --noediting";
+    let mut shell = server.program(bash, "-i");
+    shell.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "");
+    shell
+}
+
 impl Terminal {
-    /// A bash with `$rlock` as the binary under test.
     pub fn start(server: &Server) -> Self {
-        let mut shell = Command::new("bash");
-        shell.args(["--norc", "--noprofile", "-i"]);
-        shell.env("RLOCK_URL", server.url()).env("rlock", binary()).env("PS1", "$ ");
-        Self::of(shell)
+        Self::of(bash(server))
     }
 
-    /// An interactive shell whose prompt is `$ `.
+    /// The terminal of such a shell.
     pub fn of(mut shell: Command) -> Self {
         // Closed on exec, unlike those of openpty, which any child of another test would inherit.
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
-        let open = || {
-            let slave = OFlag::O_NOCTTY.bits();
-            File::options().read(true).write(true).custom_flags(slave).open(ptsname_r(&master)?)
-        };
-        let slave = open().unwrap();
-        shell.env("TERM", "dumb").env("HISTFILE", "");
+        let mut slave = File::options();
+        slave.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
+        let slave = slave.open(ptsname_r(&master).unwrap()).unwrap();
         let stream = || slave.try_clone().unwrap();
         shell.stdin(stream()).stdout(stream()).stderr(stream());
-        // SAFETY: system calls between fork and exec, and default actions, which run no code.
-        unsafe {
-            shell.pre_exec(move || {
-                // An interactive shell ignores no signals, whatever runs these tests.
-                for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGTERM] {
-                    nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
-                }
-                nix::unistd::setsid()?;
-                match libc::ioctl(0, libc::TIOCSCTTY, 0) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
-        let shell = Process::start_at_terminal(&mut shell);
-        drop(slave);
+        let shell = Process::start(&mut shell);
         let keyboard = File::from(OwnedFd::from(master));
         let screen = Stream::of("the screen", keyboard.try_clone().unwrap());
         let mut terminal = Self { shell, keyboard, screen };
