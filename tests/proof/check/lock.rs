@@ -1,8 +1,10 @@
 //! One form for all locks that behave the same from now on, so that the checker finds few states:
 //! times count from now, and what is only shown or recorded is blank.
 
+use std::collections::BTreeSet;
+
 use super::scope::{is_whole, whose};
-use rlock::rules::model::lock::{Lock, Origin};
+use rlock::rules::model::lock::Lock;
 use rlock::rules::{Ending, HistoryEntry};
 
 /// How long before now a time is put that no longer matters, in milliseconds.
@@ -32,15 +34,12 @@ pub(super) fn rebase(lock: &mut Lock, back: u64) {
 /// history remains which of the tokens that still matter had a hold.
 pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -> bool) {
     lock.history.retain(|entry| matters(&entry.id));
-    lock.history.sort_by(|one, other| one.id.cmp(&other.id));
-    lock.history.dedup_by(|one, other| one.id == other.id);
     for entry in &mut lock.history {
         let id = std::mem::take(&mut entry.id);
         *entry = HistoryEntry { id, ending: Ending::Expired, ..HistoryEntry::default() };
     }
+    lock.history.dedup();
     lock.mail.clear();
-    lock.skipped = None;
-    lock.revoked_up_to.at = 0;
     lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
     for mark in &mut lock.tombstones {
         mark.until = now + TOMBSTONE_DURATION;
@@ -58,47 +57,25 @@ pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -
         }
     }
     for waiter in lock.queue.iter_mut() {
-        waiter.since = 0;
-        waiter.alive = waiter.alive.max(now - 1);
-    }
-    if lock.queue.iter().all(|waiter| waiter.origin == Origin::Counted) {
-        lock.ticket = 0;
-        for waiter in lock.queue.iter_mut() {
-            lock.ticket += 1;
-            waiter.ticket = lock.ticket;
-        }
+        (waiter.since, waiter.alive) = (0, waiter.alive.max(now - 1));
     }
 }
 
-/// What a number counts. Only the order of those of one kind matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Number {
-    Fence,
-    Ticket,
-    /// The ticket of a request that supersedes.
-    Arrival,
-    /// The attempt of a client, in a round.
-    Attempt(usize, u8),
-}
-
-/// Calls `change` with each number of a lock.
-pub(super) fn each_number(lock: &mut Lock, change: &mut dyn FnMut(Number, &mut u64)) {
-    change(Number::Fence, &mut lock.fence);
-    change(Number::Fence, &mut lock.revoked_up_to.fence);
-    change(Number::Ticket, &mut lock.ticket);
-    lock.newest.iter_mut().for_each(|newest| change(Number::Arrival, &mut newest.ticket));
-    let attempt = |token: &str, attempt: &mut u64, change: &mut dyn FnMut(_, &mut u64)| {
-        if is_whole(token) {
-            let (client, round) = whose(token);
-            change(Number::Attempt(client, round), attempt);
-        }
-    };
-    for hold in &mut lock.holds {
-        change(Number::Fence, &mut hold.fence);
-        attempt(&hold.token, &mut hold.attempt, change);
+/// The numbers of the attempts of a client that a server knows, followed by these. Only their order
+/// matters, so they are renumbered. Returns how many there are.
+pub(super) fn renumber_attempts<'a>(
+    lock: &'a mut Lock,
+    client: usize,
+    sent: impl Iterator<Item = &'a mut u64>,
+) -> u64 {
+    let holds = lock.holds.iter_mut().map(|hold| (&hold.token, &mut hold.attempt));
+    let waiters = lock.queue.iter_mut().map(|waiter| (&waiter.token, &mut waiter.attempt));
+    let is_its_own = |token: &str| is_whole(token) && whose(token) == client;
+    let known = holds.chain(waiters).filter(|(token, _)| is_its_own(token));
+    let all: Vec<&mut u64> = known.map(|(_, attempt)| attempt).chain(sent).collect();
+    let sorted: BTreeSet<u64> = all.iter().map(|attempt| **attempt).collect();
+    for attempt in all {
+        *attempt = sorted.range(..=*attempt).count() as u64;
     }
-    for waiter in lock.queue.iter_mut() {
-        change(Number::Ticket, &mut waiter.ticket);
-        attempt(&waiter.token, &mut waiter.attempt, change);
-    }
+    sorted.len() as u64
 }

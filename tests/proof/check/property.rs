@@ -2,7 +2,8 @@
 
 use super::scope::{Scope, stranger};
 use rlock::rules::model::Lock;
-use rlock::rules::{Outcome, Slot};
+use rlock::rules::model::lock::Hold;
+use rlock::rules::{HoldState, Outcome, Slot, Token};
 
 /// A promise. If a search ends without a broken promise, all of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +28,6 @@ pub(super) enum Property {
     WhatIsOverStaysOver,
     /// No waiter gives up, and not all that came together lose.
     SomebodyWins,
-    /// A nomination does not last longer than the claim window.
-    ANominationLapses,
-    /// No waiter is believed alive because of another client.
-    EachProvesItsOwnLife,
     /// Nothing is left when all have ended.
     NothingIsLeft,
     /// From each state, a way leads to the end.
@@ -73,6 +70,13 @@ pub(super) fn slots_are_mixed_up(
                 || running[..index].iter().any(|&other| number(other) == number(one))
         }
     })
+}
+
+/// A token has a place or the lock. While its hold cools, it keeps others out and nothing more.
+pub(super) fn is_in_use(token: &Token, lock: &Lock, now: u64) -> bool {
+    let is_live = |hold: &Hold| hold.status != HoldState::Cooling && hold.deadline >= now;
+    lock.queue.iter().any(|waiter| waiter.token == token.as_str())
+        || lock.holds.iter().any(|hold| hold.token == token.as_str() && is_live(hold))
 }
 
 /// All leases have expired, and yet the next call does not find the lock free.

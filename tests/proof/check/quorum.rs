@@ -7,14 +7,14 @@
 //! What keeps the number of states small:
 //!
 //! - Time passes in ticks of a second, as for one server. Shorter pauses end at any moment before.
-//! - Servers are the same, so they are sorted.
-//! - Fencing tokens and tickets keep their order, and whether one follows another directly. All are
-//!   ahead of the servers' clocks, so each new one is the previous one plus one.
+//! - Servers are the same, so their order does not matter.
+//! - A renewal is one step: what it does on one server does not affect the others.
+//! - Fencing tokens keep their order, and whether one follows another directly. Most are ahead of the
+//!   servers' clocks, so each new one is the previous one plus one.
 
 mod acquisition;
 mod canonical;
 mod client;
-mod monitor;
 mod moves;
 mod play;
 mod properties;

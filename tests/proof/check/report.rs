@@ -57,7 +57,7 @@ fn told<W: Play>(name: &'static str, way: &[Turn]) -> String {
     let (mut text, mut seconds) = (String::new(), 0);
     let mut lines = world.lines();
     for (number, turn) in (1..).zip(way) {
-        let server = (world.name_of(turn.server()) + 1).to_string();
+        let server = (turn.server() + 1).to_string();
         let what = turn.action.text(W::FAULTS).replace("{server}", &server);
         let what = what.replace("{client}", &letter(turn.client()).to_string());
         world = world.after(*turn);

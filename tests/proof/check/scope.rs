@@ -16,14 +16,14 @@ const PATIENT_TTL: u64 = 8_999;
 /// Long enough to outlast a lease.
 const AT_LEAST: u64 = 3_999;
 
-/// A scope, written as `x,x+ d1 b1`: the clients, and how often each fault may occur.
+/// A scope, written as `x,xw d1 b1`: the clients, and how often each fault may occur.
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `h` is for `--next`, `u` for
 /// `--supersede`. The clock of one with `l` loses as much as the rules allow for, that of one with
 /// `g` gains it, and that of one with `L` loses more.
 ///
-/// With one server, `+` adds a second round, `a` is for `--at-least`, `w` for a wait limit, and `p`
-/// for a longer lease and heartbeat. All clients with `o` have one owner and are reentrant. One
+/// With one server, `a` is for `--at-least`, `w` for a wait limit, and `p` for a longer lease and
+/// heartbeat. All clients with `o` have one owner and are reentrant. One
 /// with `i` runs inside the command of the first client, and is reentrant.
 ///
 /// With a quorum, one with `n` does not wait, one with `r` renews its lease, and one with `t` begins
@@ -45,8 +45,7 @@ pub(super) struct Terms {
     pub(super) mode: Mode,
     /// How far its clock gets in a second of the servers.
     pub(super) tick: Duration,
-    /// Its requests, one for each round.
-    pub(super) requests: Vec<Request>,
+    pub(super) request: Request,
 }
 
 /// How often each fault may still occur, from A to z.
@@ -74,12 +73,17 @@ impl Scope {
     }
 
     pub(super) fn ttl(&self, client: usize) -> Duration {
-        self.clients[client].requests[0].ttl.get()
+        self.clients[client].request.ttl.get()
     }
 
     /// How many ticks later than the others a client with a slow clock acts.
     pub(super) fn lag(&self) -> u8 {
         u8::from(self.clients.iter().any(|terms| terms.tick < TICK))
+    }
+
+    /// Whether a client differs only in its token from the one before.
+    pub(super) fn is_like_the_one_before(&self, client: usize) -> bool {
+        client > 0 && self.clients[client].word == self.clients[client - 1].word
     }
 
     /// Whether two clients can never hold the lock together.
@@ -144,24 +148,23 @@ impl Terms {
         let gain = if has('g') { 10 } else { 0 };
         let loss = if has('l') { 10 } else { 0 } + if has('L') { 11 } else { 0 };
         let tick = TICK + Duration::from_millis(gain) - Duration::from_millis(loss);
-        let request = |round| Request {
+        let request = Request {
             mode,
             ttl,
             at_least: Duration::from_millis(if has('a') { AT_LEAST } else { 0 }),
             owner: has('o').then(|| "owner".parse::<Owner>().expect("the literal is valid")),
-            enclosing: if has('i') { vec![token(0, 0)] } else { Vec::new() },
+            enclosing: if has('i') { vec![token(0)] } else { Vec::new() },
             reentrant: has('o') || has('i'),
             next: has('h'),
             supersedes: has('u'),
             heartbeat: (!has('n')).then(|| heartbeat(ttl.get())),
-            token: token(index, round),
+            token: token(index),
             // Its last characters make a lock's generation.
-            fresh_owner: format!("life-{}", token(index, round).id()).parse().unwrap(),
+            fresh_owner: format!("life-{}", token(index).id()).parse().unwrap(),
             client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() }.to_lines(),
             ..Request::plain(key(), ttl)
         };
-        let requests = (0..if has('+') { 2 } else { 1 }).map(request).collect();
-        Self { word, mode, tick, requests }
+        Self { word, mode, tick, request }
     }
 }
 
@@ -170,11 +173,11 @@ pub(super) fn stranger() -> Token {
     Token::recorded("z0000000-token").expect("the literal is valid")
 }
 
-/// The token says whose it is: `a1000000-token` is that of the second round of the first client,
-/// and `a1000000` is its ID. Its form is always valid.
-fn token(client: usize, round: u8) -> Token {
+/// The token says whose it is: `a0000000-token` is that of the first client, and `a0000000` is its
+/// ID. Its form is always valid.
+fn token(client: usize) -> Token {
     let client = char::from(b'a' + client as u8);
-    Token::recorded(&format!("{client}{round}000000-token")).unwrap()
+    Token::recorded(&format!("{client}0000000-token")).unwrap()
 }
 
 /// The lock that all of them ask for.
@@ -182,11 +185,9 @@ pub(super) fn key() -> Key {
     Key::new(&"".parse().unwrap(), &"L".parse().unwrap())
 }
 
-/// Whose token or ID this is: the client, and its round.
-pub(super) fn whose(token: &str) -> (usize, u8) {
-    // `token` has made it.
-    let [client, round, ..] = token.as_bytes() else { panic!("unknown token {token:?}") };
-    (usize::from(client - b'a'), round - b'0')
+/// The client whose token or ID this is. `token` has made it.
+pub(super) fn whose(token: &str) -> usize {
+    usize::from(token.as_bytes()[0] - b'a')
 }
 
 /// Whether this is a token, and not only its ID, as in a hold that was reinstated.

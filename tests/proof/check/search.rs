@@ -33,22 +33,18 @@ pub(super) trait Play: Clone + Hash {
 
     /// Whether it matters when a client notices a reply or a message: what is under way may be
     /// delayed or lost, or a signal may come first.
-    fn is_patient(&self) -> bool;
+    fn is_patient(&self) -> bool {
+        false
+    }
 
-    fn make_canonical(&mut self);
-
-    /// The promise that this state breaks, apart from those that the last turn broke.
-    fn broken(&self) -> Option<Property>;
+    /// Gives all states that behave the same one form. Returns the promise that this one breaks,
+    /// apart from those that the last turn broke.
+    fn settle(&mut self) -> Option<Property>;
 
     /// Whether nothing more can happen, and nothing but faults stands in the way of that.
     fn is_end(&self) -> bool;
 
     fn has_begun(&self, client: usize) -> bool;
-
-    /// The index of a server at the start.
-    fn name_of(&self, server: usize) -> usize {
-        server
-    }
 
     /// This state in a few lines, for readers.
     fn lines(&self) -> Vec<String>;
@@ -56,13 +52,20 @@ pub(super) trait Play: Clone + Hash {
     /// The first state of the scope with this name.
     fn begin(name: &'static str) -> Self {
         let mut world = Self::start(Scope::leaked(name, Self::FAULTS));
-        world.make_canonical();
+        world.settle();
         world
     }
 
     fn all_turns(&self) -> Vec<Turn> {
-        let (mut turns, left) = (self.turns(), self.course().left);
-        turns.retain(|turn| turn.fault().is_none_or(|letter| left.of(letter) > 0));
+        let (mut turns, Course { scope, left, .. }) = (self.turns(), self.course());
+        turns.retain(|turn| match turn.action {
+            Action::Fault(letter) => left.of(letter) > 0,
+            // Clients that differ only in their tokens begin in order: the others would play the same.
+            Action::Start => {
+                !scope.is_like_the_one_before(turn.client()) || self.has_begun(turn.client() - 1)
+            }
+            _ => true,
+        });
         if self.under_way() <= left.of('d') && !self.is_end() {
             turns.push(Turn::TICK);
         }
@@ -86,12 +89,11 @@ pub(super) trait Play: Clone + Hash {
         {
             world.act(turn);
         }
-        world.make_canonical();
         if let Some(difference) = calls::difference() {
             println!("{difference}");
             world.course_mut().breaks(Property::TheScriptsAgree);
         }
-        if let Some(property) = world.broken() {
+        if let Some(property) = world.settle() {
             world.course_mut().breaks(property);
         }
         world

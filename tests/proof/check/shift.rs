@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use rlock::rules::renewals::Schedule;
+use rlock::rules::Instant;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::Waiter;
-use rlock::rules::{Attempts, Instant, Lease};
 
 pub(super) trait Shift {
     /// Moves all times to a clock that shows this much less.
@@ -24,24 +23,6 @@ impl<T: Shift> Shift for Option<T> {
     }
 }
 
-impl Shift for Lease {
-    fn shift(&mut self, back: Duration) {
-        self.sent.shift(back);
-    }
-}
-
-impl Shift for Schedule {
-    fn shift(&mut self, back: Duration) {
-        self.next.shift(back);
-    }
-}
-
-impl Shift for Attempts {
-    fn shift(&mut self, back: Duration) {
-        self.until.shift(back);
-    }
-}
-
 impl Shift for Waiter {
     fn shift(&mut self, back: Duration) {
         self.until.shift(back);
@@ -53,7 +34,7 @@ impl Shift for Waiter {
 impl Shift for Machine {
     /// It also blanks what is only shown.
     fn shift(&mut self, back: Duration) {
-        self.lease.shift(back);
+        self.lease.sent.shift(back);
         (self.unanswered, self.is_late) = (None, false);
         if let supervisor::Phase::Stopping { kill_at, .. } = &mut self.phase {
             kill_at.shift(back);

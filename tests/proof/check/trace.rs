@@ -1,9 +1,7 @@
-//! What readers see of a state.
+//! What readers see of a state. The time is always 1,000,000 s.
 
 use std::fmt::Debug;
 
-use super::time::now;
-use rlock::rules::Instant;
 use rlock::rules::model::Lock;
 
 /// How much of a request or a reply is shown.
@@ -14,12 +12,7 @@ pub(super) fn letter(client: usize) -> char {
     char::from(b'a' + client as u8)
 }
 
-/// What a client does, and for how long.
-pub(super) fn until(what: &str, end: Instant) -> String {
-    format!("{what} for {:?}", end.since(now()))
-}
-
-/// The beginning of a request or a reply.
+/// The beginning of a request, a reply or what a client does.
 pub(super) fn brief(it: &impl Debug) -> String {
     format!("{it:?}").chars().take(BRIEF).collect()
 }

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::server::SERVERS;
 use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::quorum::Acquisition;
 use rlock::rules::waiter::Waiter;
-use rlock::rules::{Instant, Lease, Renewal, Slot};
+use rlock::rules::{Instant, Lease, Slot};
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {
@@ -23,36 +22,19 @@ pub(super) enum Phase {
     Idle,
     Acquiring(Waiter, Acquisition, Doing),
     /// Its command runs.
-    Holding(Lease, Option<Slot>, Option<Renewing>),
+    Holding(Lease, Option<Slot>),
     Ended(How),
 }
 
 /// What a request does.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Doing {
-    /// An attempt, which began at the first time and waits for replies until the second.
-    Attempt(Instant, Instant),
+    /// An attempt, which waits for replies until this time.
+    Attempt(Instant),
     /// A sleep between two attempts, until this time.
     Sleep(Instant),
     /// A pause, because too few servers answered.
     Rest(Instant),
-}
-
-/// A renewal under way.
-#[derive(Clone, Debug, Hash)]
-pub(super) struct Renewing {
-    pub(super) sent: Instant,
-    pub(super) votes: [Vote; SERVERS],
-}
-
-/// What a server says to a renewal.
-#[derive(Clone, Debug, Default, Hash)]
-pub(super) enum Vote {
-    #[default]
-    NotAsked,
-    Asked,
-    /// `None` for a failure.
-    Answered(Option<Renewal>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +61,7 @@ impl Client {
     /// The number of its slot, while its command runs.
     pub(super) fn slot(&self) -> Option<Slot> {
         match self.phase {
-            Phase::Holding(_, slot, _) => slot,
+            Phase::Holding(_, slot) => slot,
             _ => None,
         }
     }
@@ -105,8 +87,10 @@ impl Client {
     /// When it acts without a reply.
     pub(super) fn until(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Acquiring(_, _, Doing::Attempt(_, until) | Doing::Sleep(until))
-            | Phase::Acquiring(_, _, Doing::Rest(until)) => Some(*until),
+            Phase::Acquiring(
+                ..,
+                Doing::Attempt(until) | Doing::Sleep(until) | Doing::Rest(until),
+            ) => Some(*until),
             _ => None,
         }
     }
@@ -121,18 +105,10 @@ impl Client {
             Phase::Acquiring(waiter, acquisition, doing) => {
                 waiter.shift(back);
                 acquisition.shift(back);
-                match doing {
-                    Doing::Attempt(began, until) => {
-                        began.shift(back);
-                        until.shift(back);
-                    }
-                    Doing::Sleep(until) | Doing::Rest(until) => until.shift(back),
-                }
+                let (Doing::Attempt(until) | Doing::Sleep(until) | Doing::Rest(until)) = doing;
+                until.shift(back);
             }
-            Phase::Holding(lease, _, renewing) => {
-                lease.shift(back);
-                renewing.iter_mut().for_each(|renewing| renewing.sent.shift(back));
-            }
+            Phase::Holding(lease, _) => lease.sent.shift(back),
             Phase::Idle | Phase::Ended(_) => {}
         }
     }

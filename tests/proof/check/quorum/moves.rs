@@ -3,11 +3,11 @@
 
 use nix::sys::signal::Signal;
 
-use super::client::{Client, Doing, How, Phase, Renewing, Vote};
-use super::server::{ATTEMPTS, LastReply, Replied, SERVERS, Sent, What};
-use super::world::{IO_TIMEOUT, World, run_id};
+use super::client::{Doing, How, Phase};
+use super::server::{ATTEMPTS, Replied, SERVERS, Sent, What};
+use super::world::{IO_TIMEOUT, World};
 use crate::check::property::Property;
-use crate::check::time::{TICK, now};
+use crate::check::time::now;
 use rlock::rules::quorum::{
     Acquisition, End, MemberRequest, Order, RenewalDecision, Reply, Run, Step, Votes,
     decide_renewal,
@@ -17,8 +17,9 @@ use rlock::rules::{Answer, Failure, Held, Instant, Lease, QuorumOp, Renewal, Use
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
-        self.monitor.started(index, self.status());
-        let request = &self.course.scope.clients[index].requests[0];
+        (self.monitor.floors[index], self.monitor.older[index]) =
+            (self.monitor.granted, self.status());
+        let request = &self.course.scope.clients[index].request;
         let (waiter, step) = Waiter::new(request.ttl, None);
         let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, now());
         let doing = Doing::Rest(now());
@@ -34,7 +35,7 @@ impl World {
         match step {
             waiter::Step::Ask { .. } => {
                 let (orders, step) = acquisition.begin(now());
-                *doing = Doing::Attempt(now(), now());
+                *doing = Doing::Attempt(now());
                 self.carry_out(index, orders, step);
             }
             waiter::Step::Sleep { at_most, .. } => {
@@ -87,16 +88,18 @@ impl World {
                 }
             }
         }
-        let Phase::Acquiring(_, _, doing) = &mut self.clients[index].phase else { return };
+        let Phase::Acquiring(_, acquisition, doing) = &mut self.clients[index].phase else {
+            return;
+        };
         match (step, doing) {
-            (Step::Wait(until), Doing::Attempt(_, next) | Doing::Sleep(next)) => {
+            (Step::Wait(until), Doing::Attempt(next) | Doing::Sleep(next)) => {
                 *next = until;
                 if until <= now() {
                     self.act_on_time(index);
                 }
             }
-            (Step::End(end), Doing::Attempt(sent, _)) => {
-                let sent = *sent;
+            (Step::End(end), Doing::Attempt(_)) => {
+                let sent = acquisition.started;
                 self.attempted(index, sent, end);
             }
             (Step::End(_), _) => self.on(index, Event::Woken(Ok(())), None),
@@ -156,10 +159,12 @@ impl World {
     }
 
     pub(super) fn signal(&mut self, index: usize) {
-        let Phase::Acquiring(_, _, doing) = &self.clients[index].phase else { return };
+        let Phase::Acquiring(_, acquisition, doing) = &self.clients[index].phase else { return };
         let failure = Failure::Interrupted { sent: true };
         let event = match doing {
-            Doing::Attempt(sent, _) => Event::Answered { sent: *sent, answer: Err(failure) },
+            Doing::Attempt(_) => {
+                Event::Answered { sent: acquisition.started, answer: Err(failure) }
+            }
             Doing::Sleep(_) => Event::Woken(Err(failure)),
             Doing::Rest(_) => Event::Woken(Ok(())),
         };
@@ -173,7 +178,7 @@ impl World {
 
     fn hold(&mut self, index: usize, lease: Lease, (fence, slot): Held) {
         self.granted(index, fence.0);
-        self.clients[index].phase = Phase::Holding(lease, slot, None);
+        self.clients[index].phase = Phase::Holding(lease, slot);
     }
 
     /// The command ends.
@@ -187,19 +192,10 @@ impl World {
         else {
             return;
         };
-        match (&mut self.clients[index].phase, reply) {
-            (Phase::Acquiring(_, acquisition, _), LastReply::To(reply)) => {
-                let run = since.map(|since| Run { id: run_id(member), since });
-                let (orders, step) = acquisition.replied(member, round, reply, run, now());
-                self.carry_out(index, orders, step);
-            }
-            (Phase::Holding(_, _, Some(renewing)), LastReply::Renewal(renewal)) => {
-                renewing.votes[member] = Vote::Answered(renewal);
-                if !renewing.votes.iter().any(|vote| matches!(vote, Vote::Asked)) {
-                    self.decide_renewal(index);
-                }
-            }
-            _ => {}
+        if let Phase::Acquiring(_, acquisition, _) = &mut self.clients[index].phase {
+            let run = since.map(|since| Run { id: member.to_string(), since });
+            let (orders, step) = acquisition.replied(member, round, reply, run, now());
+            self.carry_out(index, orders, step);
         }
     }
 
@@ -209,7 +205,7 @@ impl World {
         let since = Some(server.since);
         let line = &mut server.lines[index];
         if let Some((round, _)) = line.listening.take() {
-            let reply = LastReply::To(Reply::Heard(line.mail.remove(0)));
+            let reply = Reply::Heard(line.mail.remove(0));
             line.reply = Some(Replied { round, reply, since });
             self.read_reply(index, member);
         }
@@ -218,7 +214,7 @@ impl World {
     /// The time of the last step has come.
     pub(super) fn act_on_time(&mut self, index: usize) {
         match &mut self.clients[index].phase {
-            Phase::Acquiring(_, acquisition, Doing::Attempt(_, until) | Doing::Sleep(until))
+            Phase::Acquiring(_, acquisition, Doing::Attempt(until) | Doing::Sleep(until))
                 if *until <= now() =>
             {
                 let (orders, step) = acquisition.progress(now());
@@ -228,66 +224,48 @@ impl World {
                 self.on(index, Event::Woken(Ok(())), None);
             }
             Phase::Holding(lease, ..) if lease.deadline() <= now() => self.finish(index),
-            Phase::Holding(lease, _, renewing) => match renewing {
-                Some(renewing) if renewing.sent + TICK <= now() => self.decide_renewal(index),
-                None if lease.renew_at() <= now() && self.course.scope.clients[index].has('r') => {
+            Phase::Holding(lease, _) if lease.renew_at() <= now() => {
+                if self.course.scope.clients[index].has('r') {
                     self.renew(index);
                 }
-                _ => {}
-            },
+            }
             _ => {}
         }
     }
 
+    /// Renews the lease on all servers in one step: a renewal on one does not affect the others. As
+    /// `Quorum::renew`.
     fn renew(&mut self, index: usize) {
-        let mut votes: [Vote; SERVERS] = Default::default();
-        for (member, vote) in votes.iter_mut().enumerate() {
-            if !self.servers[member].lines[index].is_busy() {
-                *vote = Vote::Asked;
-                self.send(index, member, What::Renew, 0, true);
-            }
-        }
-        if let Phase::Holding(_, _, renewing) = &mut self.clients[index].phase {
-            *renewing = Some(Renewing { sent: now(), votes });
-        }
-    }
-
-    /// As `Quorum::renew`.
-    fn decide_renewal(&mut self, index: usize) {
-        let Client { phase: Phase::Holding(lease, own, renewing), .. } = &mut self.clients[index]
-        else {
-            return;
-        };
-        let Some(Renewing { sent, votes: answers }) = renewing.take() else { return };
+        let Phase::Holding(lease, own) = &mut self.clients[index].phase else { return };
+        let own = *own;
+        let request = &self.course.scope.clients[index].request;
         let mut votes = Votes::new(SERVERS);
-        for (member, answer) in answers.into_iter().enumerate() {
-            votes.asked[member] = !matches!(answer, Vote::NotAsked);
-            if let Vote::Answered(answer) = answer {
+        for (member, server) in self.servers.iter_mut().enumerate() {
+            if !server.lines[index].is_busy() {
                 let failed = || Failure::Unavailable(UserMessage::new("no answer"));
-                votes.votes[member] = Some(answer.ok_or_else(failed));
+                votes.asked[member] = true;
+                votes.votes[member] = Some(server.renew(request).ok_or_else(failed));
             }
         }
-        match decide_renewal(&votes) {
+        let (lost, held) = match decide_renewal(&votes) {
             RenewalDecision::Renewed { lost, held: (fence, slot), .. } => {
-                *lease = Lease::new(sent, lease.ttl());
-                let restore = What::Ask(QuorumOp::Restore((fence, *own)));
-                if slot != *own {
+                *lease = Lease::new(now(), lease.ttl());
+                if slot != own {
                     self.course.breaks(Property::EachHolderHasItsSlot);
                 }
-                for member in lost {
-                    self.send(index, member, restore, 0, false);
-                }
+                (lost, Some((fence, own)))
             }
-            RenewalDecision::NotHeld(_) => self.finish(index),
             RenewalDecision::TooFew { lost, .. } => {
                 let held = votes.values().find_map(|(_, renewal)| match renewal {
-                    Renewal::Renewed { fence, .. } => Some((*fence, *own)),
+                    Renewal::Renewed { fence, .. } => Some((*fence, own)),
                     Renewal::NotHeld(_) => None,
                 });
-                for (member, held) in lost.into_iter().filter_map(|lost| Some((lost, held?))) {
-                    self.send(index, member, What::Ask(QuorumOp::Restore(held)), 0, false);
-                }
+                (lost, held)
             }
+            RenewalDecision::NotHeld(_) => return self.finish(index),
+        };
+        for (member, held) in lost.into_iter().filter_map(|lost| Some((lost, held?))) {
+            self.send(index, member, What::Ask(QuorumOp::Restore(held)), 0, false);
         }
     }
 }

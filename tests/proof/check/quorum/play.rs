@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::client::{Client, Phase};
-use super::monitor::Monitor;
 use super::properties::broken_in;
-use super::server::{AHEAD, SERVERS, Sent, Server, State};
+use super::server::{AHEAD, Line, SERVERS, Sent, Server, State};
 use super::trace::{client_line, server_line};
-use super::world::{IO_TIMEOUT, World};
+use super::world::{IO_TIMEOUT, Monitor, World};
 use crate::check::action::{Action, Faults, Turn};
 use crate::check::lock::rebase;
 use crate::check::property::Property;
@@ -22,7 +21,6 @@ const SHORT: Duration = Duration::from_millis(100);
 
 impl Play for World {
     const FAULTS: Faults = &[
-        ('d', "a message crosses a tick"),
         ('b', "the connection of {client} to server {server} breaks; its requests arrive twice"),
         ('c', "{client} dies"),
         ('l', "a signal ends the wait of {client}"),
@@ -32,33 +30,34 @@ impl Play for World {
         ('D', "a server is dead"),
         ('Z', "a server is frozen"),
         ('A', "the clock of a server is far ahead"),
-        ('R', "a server refuses everything"),
     ];
 
     fn start(scope: &'static Scope) -> Self {
         let count = scope.clients.len();
         // Old enough for any lease.
         let since = now() - 10 * TICK;
-        let [dead, refusing, ahead, frozen] =
-            ['D', 'R', 'A', 'Z'].map(|letter| usize::from(scope.budget.of(letter)));
-        let refusing = dead + refusing;
+        let [dead, ahead, frozen] =
+            ['D', 'A', 'Z'].map(|letter| usize::from(scope.budget.of(letter)));
         let server = |member| {
             let state = match member {
                 _ if member < dead => State::Dead,
-                _ if member < refusing => State::Refusing,
                 _ if member >= SERVERS - frozen => State::Frozen,
                 _ => State::Up,
             };
-            let is_ahead = (refusing..refusing + ahead).contains(&member);
+            let is_ahead = (dead..dead + ahead).contains(&member);
             let clock = if is_ahead { NOW + AHEAD.as_millis() as u64 } else { NOW };
-            Server { state, clock, ..Server::new(count, since) }
+            let lines = vec![Line::default(); count];
+            Server { state, clock, lock: Default::default(), since, lines }
         };
         Self {
             course: Course::new(scope),
             servers: (0..SERVERS).map(server).collect(),
             clients: vec![Client::default(); count],
-            monitor: Monitor::new(count),
-            names: (0..SERVERS).collect(),
+            monitor: Monitor {
+                floors: vec![0; count],
+                older: vec![0; count],
+                ..Default::default()
+            },
         }
     }
 
@@ -117,13 +116,14 @@ impl Play for World {
 
     fn act(&mut self, turn: Turn) {
         let (index, member) = (turn.client(), turn.server());
+        let request = &self.course.scope.clients[index].request;
         let server = &mut self.servers[member];
         let line = &mut server.lines[index];
         match turn.action {
             Action::Start => self.start_client(index),
             Action::Execute => {
                 let sent = line.requests.remove(0);
-                self.execute(index, member, &sent);
+                server.execute(index, request, &sent);
             }
             Action::Read => self.read_reply(index, member),
             Action::Wake => self.hear(index, member),
@@ -136,7 +136,7 @@ impl Play for World {
             }
             Action::ExecuteLate => {
                 let sent = line.late.remove(0);
-                self.execute(index, member, &sent);
+                server.execute(index, request, &sent);
             }
             Action::LoseLate => line.late.clear(),
             Action::Thaw => server.state = State::Up,
@@ -161,17 +161,9 @@ impl Play for World {
         }
     }
 
-    fn is_patient(&self) -> bool {
-        self.course.scope.budget.of('d') > 0
-    }
-
-    fn make_canonical(&mut self) {
+    fn settle(&mut self) -> Option<Property> {
         self.settle_times();
-        self.rank_numbers();
-        self.sort_servers();
-    }
-
-    fn broken(&self) -> Option<Property> {
+        self.rank_fences();
         broken_in(self)
     }
 
@@ -190,31 +182,18 @@ impl Play for World {
         !matches!(self.clients[client].phase, Phase::Idle)
     }
 
-    fn name_of(&self, server: usize) -> usize {
-        self.names[server]
-    }
-
     fn lines(&self) -> Vec<String> {
         let clients = self.clients.iter().enumerate();
         let clients =
             clients.map(|(index, client)| format!("{}: {}", letter(index), client_line(client)));
-        let servers = self.names.iter().zip(&self.servers);
-        let mut servers: Vec<String> = servers
-            .map(|(name, server)| format!("server {}: {}", name + 1, server_line(server)))
-            .collect();
-        servers.sort();
+        let servers = (1..).zip(&self.servers);
+        let servers =
+            servers.map(|(number, server)| format!("server {number}: {}", server_line(server)));
         clients.chain(servers).collect()
     }
 }
 
 impl World {
-    fn execute(&mut self, client: usize, member: usize, sent: &Sent) {
-        let request = &self.course.scope.clients[client].requests[0];
-        if self.servers[member].execute(client, request, sent) {
-            self.course.breaks(Property::EachProvesItsOwnLife);
-        }
-    }
-
     fn tick(&mut self) {
         if let Err(property) = self.watch_idle_lock() {
             self.course.breaks(property);
@@ -252,15 +231,10 @@ impl World {
         loads.sum()
     }
 
-    /// Clients that differ only in their tokens begin in order: the others would play the same.
     fn may_start(&self, index: usize) -> bool {
-        let is_idle = |client: &Client| matches!(client.phase, Phase::Idle);
-        let Some(before) = index.checked_sub(1) else { return is_idle(&self.clients[index]) };
-        let (client, terms) = (&self.clients[before], &self.course.scope.clients);
-        let is_alike = terms[before].word == terms[index].word;
-        let had_lock = client.holds() || client.has_ended();
-        is_idle(&self.clients[index])
-            && (had_lock || !terms[index].has('t'))
-            && !(is_alike && is_idle(client))
+        let had_lock = |client: &Client| client.holds() || client.has_ended();
+        let waits =
+            self.course.scope.clients[index].has('t') && !had_lock(&self.clients[index - 1]);
+        matches!(self.clients[index].phase, Phase::Idle) && !waits
     }
 }

@@ -3,11 +3,12 @@
 use super::client::{Client, Doing, How, Phase};
 use super::server::{SERVERS, Server, State, has_agreed_place};
 use super::world::World;
-use crate::check::property::{Property, is_something_left, rivals_run, slots_are_mixed_up};
+use crate::check::property::{
+    Property, is_in_use, is_something_left, rivals_run, slots_are_mixed_up,
+};
 use crate::check::search::Play;
-use rlock::rules::model::lock::{CLAIM_WINDOW, Hold};
+use rlock::rules::Mode;
 use rlock::rules::quorum::majority;
-use rlock::rules::{HoldState, Mode};
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
 /// no client relies on, a call, and a heartbeat, one after another.
@@ -25,7 +26,6 @@ pub(super) fn broken_in(world: &World) -> Option<Property> {
         (Property::EachHolderHasItsSlot, are_mixed_up),
         (Property::TheNewestWins, not_the_newest(world)),
         (Property::SomebodyWins, nobody_wins(world)),
-        (Property::ANominationLapses, a_call_lasts(world)),
         (Property::WhatIsOverStaysOver, is_back(world)),
         (Property::NothingIsLeft, world.is_end() && world.servers.iter().any(is_left)),
     ])
@@ -48,7 +48,7 @@ fn not_the_newest(world: &World) -> bool {
 /// A client that waits has lost, or all clients have. One may fail only if so many servers may.
 fn nobody_wins(world: &World) -> bool {
     let scope = world.course.scope;
-    let may_fail = usize::from(scope.budget.of_all("DZARkzf")) > SERVERS - majority(SERVERS);
+    let may_fail = usize::from(scope.budget.of_all("DZAkzf")) > SERVERS - majority(SERVERS);
     let has_lost = |client: usize| match world.clients[client].phase {
         Phase::Ended(How::Busy | How::Refused) => true,
         Phase::Ended(How::Failed) => !may_fail,
@@ -59,34 +59,18 @@ fn nobody_wins(world: &World) -> bool {
     all.clone().all(has_lost) || all.any(|client| waits(client) && has_lost(client))
 }
 
-/// A call lasts longer than the claim window. It should lapse unless the waiter asks again.
-fn a_call_lasts(world: &World) -> bool {
-    world.servers.iter().any(|server| {
-        server.lock.nominated.iter().any(|nominated| {
-            let mut queue = server.lock.queue.iter();
-            queue.any(|waiter| {
-                waiter.token == *nominated && waiter.alive > server.clock + CLAIM_WINDOW
-            })
-        })
-    })
-}
-
-/// A client has ended, although not by a crash, all that it sent has arrived, and yet a server keeps
-/// its place or hold. While the hold cools, it keeps others out and nothing more.
+/// A client has ended, although not by a crash, all that it sent has arrived, and yet its token is in
+/// use on a server.
 fn is_back(world: &World) -> bool {
     let has_ended = |client: &Client| match client.phase {
         Phase::Ended(how) => how != How::Crashed,
         _ => false,
     };
     let is_kept = |server: &Server, index: usize| {
-        let (line, token) = (&server.lines[index], world.token(index));
-        let is_held = |hold: &Hold| {
-            let is_live = hold.status != HoldState::Cooling && hold.deadline >= server.clock;
-            hold.token == token && is_live
-        };
+        let (line, token) =
+            (&server.lines[index], &world.course.scope.clients[index].request.token);
         let has_arrived = line.requests.is_empty() && line.late.is_empty();
-        let waits = server.lock.queue.iter().any(|waiter| waiter.token == token);
-        server.is_up() && has_arrived && (waits || server.lock.holds.iter().any(is_held))
+        server.is_up() && has_arrived && is_in_use(token, &server.lock, server.clock)
     };
     let mut ended = (0..world.clients.len()).filter(|index| has_ended(&world.clients[*index]));
     ended.any(|index| world.servers.iter().any(|server| is_kept(server, index)))
@@ -98,7 +82,7 @@ impl World {
     }
 
     fn token(&self, client: usize) -> &'static str {
-        self.course.scope.clients[client].requests[0].token.as_str()
+        self.course.scope.clients[client].request.token.as_str()
     }
 
     /// Which clients have agreed tickets in the queues of a majority: one bit for each.
@@ -168,7 +152,7 @@ impl World {
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter.
     pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
         let waits = |client: &Client| {
-            matches!(client.phase, Phase::Acquiring(_, _, Doing::Attempt(..) | Doing::Sleep(_)))
+            matches!(client.phase, Phase::Acquiring(_, _, Doing::Attempt(_) | Doing::Sleep(_)))
         };
         let frozen = self.servers.iter().any(|server| server.state == State::Frozen);
         let may_join = |index: usize| !waits(&self.clients[index]) || !self.is_full_for(index);

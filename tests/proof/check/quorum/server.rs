@@ -5,13 +5,12 @@ use std::time::Duration;
 use crate::check::calls::Calls;
 use crate::check::scope::whose;
 use crate::check::shift::Shift;
-use crate::check::time::{NOW, TICK, now};
-use rlock::rules::model::lock::{Origin, Waiter};
+use crate::check::time::{TICK, now};
+use rlock::rules::model::lock::Origin;
 use rlock::rules::model::{Lock, Message};
 use rlock::rules::quorum::Reply;
 use rlock::rules::{
-    Answer, Delivery, Failure, Instant, Nomination, QuorumOp, Renewal, Request, UserMessage,
-    Verdict, View,
+    Delivery, Failure, Instant, Nomination, QuorumOp, Renewal, Request, UserMessage, Verdict,
 };
 
 /// How many servers the quorum has.
@@ -28,8 +27,6 @@ pub(super) enum State {
     Up,
     /// It refuses connections, forever.
     Dead,
-    /// It answers each request with an error, forever.
-    Refusing,
     /// Requests pile up until it thaws.
     Frozen,
 }
@@ -72,7 +69,6 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
     Ask(QuorumOp),
-    Renew,
     Release,
     Leave,
 }
@@ -80,84 +76,73 @@ pub(super) enum What {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Replied {
     pub(super) round: u64,
-    pub(super) reply: LastReply,
+    pub(super) reply: Reply,
     /// When the run of the server began, if it answered.
     pub(super) since: Option<Instant>,
 }
 
-#[derive(Clone, Debug, Hash)]
-pub(super) enum LastReply {
-    To(Reply),
-    Renewal(Option<Renewal>),
-}
-
 impl Server {
-    pub(super) fn new(clients: usize, since: Instant) -> Self {
-        let lines = vec![Line::default(); clients];
-        Self { state: State::Up, clock: NOW, lock: Lock::default(), since, lines }
-    }
-
     pub(super) fn is_up(&self) -> bool {
         self.state == State::Up
     }
 
     /// Executes a request of a client, and puts the reply under way if the client awaits it.
-    /// Returns whether another client is now believed alive for longer than before.
-    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
-        let before: Vec<_> = self.lock.queue.clone();
+    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) {
         let mut calls = Calls { lock: &mut self.lock, now: self.clock };
-        let mut said = LastReply::Renewal(None);
-        match sent.what {
-            What::Ask(part) => said = LastReply::To(ask(&mut calls, request, part, sent)),
-            What::Renew => said = LastReply::Renewal(Some(calls.renew(request))),
-            What::Release => drop(calls.release(request)),
-            What::Leave => calls.leave(request),
-        }
         let line = &mut self.lines[client];
-        if matches!(sent.what, What::Ask(_) | What::Leave) {
-            line.mail.clear();
+        match sent.what {
+            What::Ask(part) => {
+                let reply = ask(&mut calls, request, part, sent);
+                line.mail.clear();
+                if sent.awaited.is_some() {
+                    line.reply =
+                        Some(Replied { round: sent.round, reply, since: Some(self.since) });
+                }
+            }
+            What::Release => drop(calls.release(request)),
+            What::Leave => {
+                calls.leave(request);
+                line.mail.clear();
+            }
         }
-        if sent.awaited.is_some() {
-            line.reply = Some(Replied { round: sent.round, reply: said, since: Some(self.since) });
-        }
+        self.deliver_mail();
+    }
+
+    /// Renews a hold, if the server answers.
+    pub(super) fn renew(&mut self, request: &Request) -> Option<Renewal> {
+        let mut calls = Calls { lock: &mut self.lock, now: self.clock };
+        let renewal = (self.state == State::Up).then(|| calls.renew(request));
+        self.deliver_mail();
+        renewal
+    }
+
+    /// Puts what the last call has sent under way.
+    fn deliver_mail(&mut self) {
         for mail in std::mem::take(&mut self.lock.mail) {
-            let to = whose(&mail.token).0;
+            let to = whose(&mail.token);
             let nominated = match mail.message {
                 Message::Nominated(nomination) => Some(nomination),
                 Message::Head | Message::Look => None,
             };
             self.lines[to].mail.push(nominated);
         }
-        let revived = |waiter: &Waiter| {
-            let then = before.iter().find(|before| before.token == waiter.token);
-            waiter.token != request.token.as_str()
-                && then.is_some_and(|then| then.alive < waiter.alive)
-        };
-        self.lock.queue.iter().any(revived)
-    }
-
-    /// Why it takes no requests.
-    fn refusal(&self) -> Option<Failure> {
-        match self.state {
-            State::Dead => Some(unreachable(Delivery::NotSent)),
-            State::Refusing => Some(Failure::misconfigured("refused", "correct it")),
-            State::Up | State::Frozen => None,
-        }
     }
 
     /// A client sends something.
     pub(super) fn send(&mut self, client: usize, sent: Sent) {
-        match self.refusal() {
-            Some(failure) => self.lines[client].fail(&sent, failure),
-            None => self.lines[client].requests.push(sent),
+        let line = &mut self.lines[client];
+        match self.state {
+            State::Dead => line.fail(&sent, unreachable(Delivery::NotSent)),
+            State::Up | State::Frozen => line.requests.push(sent),
         }
     }
 
     /// A client waits for a message.
     pub(super) fn listen(&mut self, client: usize, round: u64, until: Instant) {
-        match self.refusal() {
-            Some(failure) => self.lines[client].reply = Some(failed(round, failure)),
-            None => self.lines[client].listening = Some((round, until)),
+        let line = &mut self.lines[client];
+        match self.state {
+            State::Dead => line.reply = Some(failed(round, unreachable(Delivery::NotSent))),
+            State::Up | State::Frozen => line.listening = Some((round, until)),
         }
     }
 
@@ -195,13 +180,9 @@ impl Line {
         !self.requests.is_empty() || self.reply.is_some() || self.listening.is_some()
     }
 
-    /// The client stops waiting for an answer.
+    /// The client ends.
     pub(super) fn withdraw(&mut self) {
-        let asked = self.requests.iter().find(|sent| sent.awaited.is_some()).map(|sent| sent.round);
-        let listening = self.listening.take().map(|(round, _)| round);
-        if let Some(round) = asked.or(listening) {
-            self.reply = Some(failed(round, unreachable(Delivery::Pending)));
-        }
+        (self.reply, self.listening) = (None, None);
         self.requests.iter_mut().for_each(|sent| sent.awaited = None);
     }
 
@@ -214,11 +195,7 @@ impl Line {
     /// A request does not arrive.
     fn fail(&mut self, sent: &Sent, failure: Failure) {
         if sent.awaited.is_some() {
-            let failed = match sent.what {
-                What::Ask(_) => failed(sent.round, failure),
-                _ => Replied { round: 0, reply: LastReply::Renewal(None), since: None },
-            };
-            self.reply = Some(failed);
+            self.reply = Some(failed(sent.round, failure));
         }
     }
 
@@ -235,8 +212,7 @@ impl Line {
         if let Some((round, until)) = self.listening {
             if is_up && until <= now() {
                 self.listening = None;
-                let reply = LastReply::To(Reply::Heard(None));
-                self.reply = Some(Replied { round, reply, since: None });
+                self.reply = Some(Replied { round, reply: Reply::Heard(None), since: None });
             } else if until + io_timeout <= now() {
                 self.listening = None;
                 self.reply = Some(failed(round, unreachable(Delivery::Pending)));
@@ -250,7 +226,7 @@ fn unreachable(delivery: Delivery) -> Failure {
 }
 
 fn failed(round: u64, failure: Failure) -> Replied {
-    Replied { round, reply: LastReply::To(Reply::Failed(failure)), since: None }
+    Replied { round, reply: Reply::Failed(failure), since: None }
 }
 
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
@@ -278,13 +254,4 @@ fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) ->
 pub(super) fn has_agreed_place(lock: &Lock, token: &str) -> bool {
     let is_agreed = |origin| origin == Origin::Agreed;
     lock.queue.iter().any(|waiter| waiter.token == token && is_agreed(waiter.origin))
-}
-
-/// The view in an answer.
-pub(super) fn view_of(reply: &mut Reply) -> Option<&mut View> {
-    match reply {
-        Reply::Proposed(place) => Some(&mut place.view),
-        Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => Some(view),
-        _ => None,
-    }
 }

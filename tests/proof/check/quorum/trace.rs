@@ -1,20 +1,14 @@
 //! What readers see of a client and a server.
 
-use super::client::{Client, Doing, Phase};
+use super::client::{Client, Phase};
 use super::server::{Line, Server};
 use crate::check::time::now;
-use crate::check::trace::{brief, letter, shown, until};
+use crate::check::trace::{brief, letter, shown};
 
 pub(super) fn client_line(client: &Client) -> String {
     match &client.phase {
-        Phase::Idle => "not started".into(),
-        Phase::Acquiring(_, _, Doing::Attempt(_, end)) => until("asks", *end),
-        Phase::Acquiring(_, _, Doing::Sleep(end)) => until("sleeps", *end),
-        Phase::Acquiring(_, _, Doing::Rest(end)) => until("rests", *end),
-        Phase::Holding(lease, slot, _) => {
-            until(&format!("may run its command with slot {slot:?}"), lease.deadline())
-        }
-        Phase::Ended(how) => format!("ended: {how:?}"),
+        Phase::Acquiring(_, _, doing) => format!("{doing:?}"),
+        phase => brief(phase),
     }
 }
 

@@ -1,11 +1,9 @@
 //! The world that a search plays: one lock on three servers, its clients, and what is under way
 //! between them.
 
-use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::client::Client;
-use super::monitor::Monitor;
 use super::server::Server;
 use crate::check::search::Course;
 use crate::check::time::TICK;
@@ -19,15 +17,18 @@ pub(super) struct World {
     pub(super) servers: Vec<Server>,
     pub(super) clients: Vec<Client>,
     pub(super) monitor: Monitor,
-    /// The index that each server had at the start, because servers are sorted.
-    pub(super) names: Vec<usize>,
 }
 
-impl Hash for World {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Self { course, servers, clients, monitor, names: _ } = self;
-        (course, servers, clients, monitor).hash(hasher);
-    }
+/// What has to be remembered to notice a broken promise.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Monitor {
+    /// The largest fencing token granted, and what it was when each client began.
+    pub(super) granted: u64,
+    pub(super) floors: Vec<u64>,
+    /// Which clients had agreed tickets in the queues when each client began: one bit for each.
+    pub(super) older: Vec<u8>,
+    /// For how many ticks the lock has been idle beside a waiter.
+    pub(super) idle: u8,
 }
 
 impl World {
@@ -35,9 +36,4 @@ impl World {
     pub(super) fn is_in_a_hurry(&self, index: usize) -> bool {
         self.clients[index].pauses_for_less_than(self.course.scope.clients[index].tick)
     }
-}
-
-/// The ID of the present run of a server.
-pub(super) fn run_id(member: usize) -> String {
-    member.to_string()
 }

@@ -1,125 +1,53 @@
-//! One form for all states that behave the same from now on: fencing tokens and attempts only have
-//! an order, and what is only shown is blank.
+//! One form for all states that behave the same from now on: attempts only have an order, and what is
+//! only shown is blank.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::client::{Pending, Phase};
-use super::connection::{Reply, Sent, What};
+use super::client::Phase;
+use super::connection::What;
 use super::world::World;
-use crate::check::lock::{self, Number};
-use crate::check::scope::whose;
+use crate::check::lock;
+use crate::check::scope::{Terms, whose};
 use crate::check::time::{NOW, now};
-use rlock::rules::{
-    Answer, Fence, HoldState, Holder, Kind, Renewal, Seen, ServerTime, State, Ticket, Verdict, View,
-};
+use rlock::rules::{HoldState, Kind, ServerTime, View};
 
 impl World {
     /// Blanks what is only shown, and gives times that no longer matter one value.
     pub(super) fn settle_times(&mut self) {
-        let Self { lock, clients, .. } = self;
+        let Self { course, lock, clients, clock, .. } = self;
         for client in &mut *clients {
             client.connection.late.retain(|requests| !requests.is_empty());
         }
-        lock::make_canonical(lock, NOW, |id| {
-            let (client, round) = whose(id);
-            let client = &clients[client];
-            let mut late = client.connection.late.iter().flatten();
-            client.round == round && client.is_at_work() || late.any(|sent| sent.round == round)
+        lock::make_canonical(lock, *clock, |id| {
+            let client = &clients[whose(id)];
+            client.is_at_work() || !client.connection.late.is_empty()
         });
-        // The server counts on from the last ticket in its queue, which is in order.
-        for (ticket, waiter) in (1..).zip(lock.queue.iter_mut()) {
-            waiter.ticket = ticket;
+        // The server counts on from the last ticket in its queue, which is in order. Requests with
+        // `--supersede` remember theirs.
+        if !course.scope.clients.iter().any(Terms::supersedes) {
+            for (ticket, waiter) in (1..).zip(lock.queue.iter_mut()) {
+                waiter.ticket = ticket;
+            }
+            lock.ticket = lock.queue.len() as u64;
         }
-        lock.ticket = lock.queue.len() as u64;
         for client in clients {
-            if !client.holds() {
-                client.slot = None;
-            }
-            if let Some(reply) = &mut client.connection.reply {
-                settle_reply(reply);
-            }
             if let Phase::Waiting(waiter, _) = &mut client.phase
                 && let Some((then, view)) = waiter.seen.as_mut()
             {
                 settle_view(view, now().since(*then));
-                view.state = State::Held;
                 *then = now();
             }
         }
     }
 
-    /// Keeps only the order of numbers of one kind.
-    pub(super) fn rank_numbers(&mut self) {
-        let mut all = BTreeSet::new();
-        self.each_number(&mut |kind, number| {
-            if *number > 0 {
-                all.insert((kind, *number));
-            }
-        });
-        let rank = |kind, number| all.range((kind, 0)..=(kind, number)).count() as u64;
-        self.each_number(&mut |kind, number| *number = rank(kind, *number));
+    pub(super) fn renumber_attempts(&mut self) {
         for (index, client) in self.clients.iter_mut().enumerate() {
-            client.attempt = rank(Number::Attempt(index, client.round), client.attempt);
+            let sent = client.connection.each_request().filter_map(|what| match what {
+                What::Acquire { attempt, .. } => Some(attempt),
+                _ => None,
+            });
+            client.attempt = lock::renumber_attempts(&mut self.lock, index, sent);
         }
-    }
-
-    fn each_number(&mut self, change: &mut dyn FnMut(Number, &mut u64)) {
-        let Self { lock, clients, monitor, .. } = self;
-        lock::each_number(lock, change);
-        change(Number::Fence, &mut monitor.granted);
-        for (index, client) in clients.iter_mut().enumerate() {
-            if let Phase::Waiting(waiter, pending) = &mut client.phase {
-                waiter.seen.iter_mut().for_each(|(_, view)| each_holder(view, change));
-                waiter.arrival.iter_mut().for_each(|it| change(Number::Arrival, &mut it.0));
-                if let Pending::Answer(seen, arrival) = pending {
-                    each_seen(seen, arrival, change);
-                }
-            }
-            if let Some(Reply::Verdict(Verdict::Answer(answer))) = &mut client.connection.reply {
-                match answer {
-                    Answer::Granted { fence, .. } => change(Number::Fence, &mut fence.0),
-                    Answer::Queued { view, arrival, .. } => {
-                        each_holder(view, change);
-                        arrival.iter_mut().for_each(|it| change(Number::Arrival, &mut it.0));
-                    }
-                    Answer::Busy(view) => each_holder(view, change),
-                    _ => {}
-                }
-            }
-            for Sent { round, what } in client.connection.each_request() {
-                if let What::Acquire { attempt, seen, arrival } = what {
-                    change(Number::Attempt(index, *round), attempt);
-                    each_seen(seen, arrival, change);
-                }
-            }
-        }
-    }
-}
-
-fn each_holder(view: &mut View, change: &mut dyn FnMut(Number, &mut u64)) {
-    view.holders.iter_mut().for_each(|holder| change(Number::Fence, &mut holder.fence.0));
-}
-
-/// Each number of a request that names these holders and this ticket.
-fn each_seen(
-    seen: &mut [Seen],
-    arrival: &mut Option<Ticket>,
-    change: &mut dyn FnMut(Number, &mut u64),
-) {
-    seen.iter_mut().for_each(|seen| change(Number::Fence, &mut seen.holder.fence.0));
-    arrival.iter_mut().for_each(|it| change(Number::Arrival, &mut it.0));
-}
-
-fn settle_reply(reply: &mut Reply) {
-    match reply {
-        Reply::Verdict(Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))) => {
-            settle_view(view, Duration::ZERO);
-        }
-        Reply::Renewal(Renewal::Renewed { fence, left, .. }) => {
-            (*fence, *left) = (Fence(0), Duration::ZERO);
-        }
-        _ => {}
     }
 }
 
@@ -137,17 +65,11 @@ fn settle_view(view: &mut View, ago: Duration) {
             true => holder.deadline.since(holder.renewed),
             false => holder.deadline.since(now).saturating_sub(ago),
         };
-        let Holder { renewed, deadline, acquired, .. } = holder;
-        (*renewed, *deadline) = (ServerTime(NOW), ServerTime(NOW) + left);
-        (*acquired, holder.waited, holder.slot) = (ServerTime(0), None, None);
+        (holder.acquired, holder.renewed) = (ServerTime(NOW), ServerTime(NOW));
+        holder.deadline = ServerTime(NOW) + left;
         !left.is_zero()
     });
     view.now = ServerTime(NOW);
-    view.holder_count = view.holders.len() as u64 + u64::from(unlisted);
     (view.mode, view.ttl, view.fence, view.waiter_count) = (None, None, None, 0);
-    view.history.clear();
-    if view.holders.is_empty() {
-        view.generation.clear();
-        view.holder_count = 0;
-    }
+    view.holder_count = view.holders.len() as u64 + u64::from(unlisted);
 }

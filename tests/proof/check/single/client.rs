@@ -13,8 +13,6 @@ use rlock::rules::{Attempts, Instant, Seen, Slot, Ticket};
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {
-    /// How often it has ended and begun again.
-    pub(super) round: u8,
     pub(super) phase: Phase,
     pub(super) connection: Connection,
     /// The number of its last request for the lock.
@@ -84,14 +82,6 @@ impl Client {
         matches!(self.phase, Phase::Waiting(..) | Phase::Holding(..) | Phase::Releasing(..))
     }
 
-    pub(super) fn may_be_signaled(&self) -> bool {
-        let waits = matches!(
-            self.phase,
-            Phase::Waiting(_, Pending::Answer(..) | Pending::Sleep(_) | Pending::Rest(_))
-        );
-        waits && !self.signaled && !self.paused
-    }
-
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended | Phase::Crashed)
     }
@@ -114,10 +104,10 @@ impl Client {
     }
 
     /// Whether its waiter knows of these clients as holders.
-    pub(super) fn knows(&self, holders: &[(usize, u8)]) -> bool {
+    pub(super) fn knows(&self, holders: &[usize]) -> bool {
         let Phase::Waiting(waiter, _) = &self.phase else { return holders.is_empty() };
         let known = waiter.seen.iter().flat_map(|(_, view)| &view.holders);
-        let known: Vec<(usize, u8)> = known.map(|holder| whose(&holder.id)).collect();
+        let known: Vec<usize> = known.map(|holder| whose(&holder.id)).collect();
         holders.iter().all(|holder| known.contains(holder))
     }
 
@@ -136,10 +126,10 @@ impl Client {
             }
             Phase::Holding(machine, schedule) => {
                 machine.shift(back);
-                schedule.shift(back);
+                schedule.next.shift(back);
             }
             Phase::Releasing(attempts, again) => {
-                attempts.shift(back);
+                attempts.until.shift(back);
                 again.shift(back);
             }
             Phase::Idle | Phase::Ended | Phase::Crashed => {}

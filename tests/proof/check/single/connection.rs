@@ -11,13 +11,6 @@ use rlock::rules::{
 /// A lease that a request sent this long ago could win has expired.
 const LONG_AGO: Duration = Duration::from_secs(10);
 
-/// A request, and the round of the client that sent it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Sent {
-    pub(super) round: u8,
-    pub(super) what: What,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
     Acquire { attempt: u64, seen: Vec<Seen>, arrival: Option<Ticket> },
@@ -47,7 +40,7 @@ pub(super) struct Awaited {
     pub(super) sent: Instant,
     /// What to send once more, on a new connection, if this one breaks. A request that already
     /// travels on a new one is not repeated.
-    pub(super) again: Option<Sent>,
+    pub(super) again: Option<What>,
 }
 
 /// The present connection of a client.
@@ -58,31 +51,26 @@ pub(super) struct Connection {
     /// Whether a reply on it has timed out, so that only an undo may follow.
     undo_only: bool,
     /// What the server has not executed yet. Only the last may be awaited.
-    pub(super) requests: Vec<Sent>,
+    pub(super) requests: Vec<What>,
     pub(super) reply: Option<Reply>,
     pub(super) awaited: Option<Awaited>,
     /// What old connections still carry, in order on each.
-    pub(super) late: Vec<Vec<Sent>>,
+    pub(super) late: Vec<Vec<What>>,
 }
 
 impl Connection {
-    pub(super) fn send(&mut self, request: Sent, now: Instant) {
-        if self.undo_only && !request.what.is_undo() {
+    /// The lease that the request may win counts from `sent`.
+    pub(super) fn send(&mut self, request: What, sent: Instant) {
+        if self.undo_only && !request.is_undo() {
             self.close();
         }
         let again = self.established.then(|| request.clone());
         self.requests.push(request);
-        self.awaited = Some(Awaited { sent: now, again });
-    }
-
-    /// Sends a request once more, on a new connection.
-    pub(super) fn repeat(&mut self, request: Sent, sent: Instant) {
-        self.requests.push(request);
-        self.awaited = Some(Awaited { sent, again: None });
+        self.awaited = Some(Awaited { sent, again });
     }
 
     /// Takes the next request for the server, and whether its reply is awaited.
-    pub(super) fn next_request(&mut self) -> (Sent, bool) {
+    pub(super) fn next_request(&mut self) -> (What, bool) {
         let request = self.requests.remove(0);
         (request, self.requests.is_empty() && self.awaited.is_some())
     }
@@ -130,15 +118,8 @@ impl Connection {
         }
     }
 
-    /// The lease that the awaited request may win counts from an earlier attempt, sent at `sent`.
-    pub(super) fn sent_at(&mut self, sent: Instant) {
-        if let Some(awaited) = &mut self.awaited {
-            awaited.sent = sent;
-        }
-    }
-
     /// What may still reach the server, and what would be sent once more.
-    pub(super) fn each_request(&mut self) -> impl Iterator<Item = &mut Sent> {
+    pub(super) fn each_request(&mut self) -> impl Iterator<Item = &mut What> {
         let again = self.awaited.iter_mut().filter_map(|awaited| awaited.again.as_mut());
         self.requests.iter_mut().chain(self.late.iter_mut().flatten()).chain(again)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Pending, Phase};
-use super::connection::{Awaited, Reply, Sent, What, unreachable};
+use super::connection::{Awaited, Reply, What, unreachable};
 use super::world::World;
 use crate::check::time::now;
 use rlock::rules::renewals::Schedule;
@@ -23,7 +23,7 @@ impl World {
     pub(super) fn start_client(&mut self, index: usize) {
         let terms = &self.course.scope.clients[index];
         let until = terms.has('w').then(|| now() + WAIT_LIMIT);
-        let (waiter, step) = Waiter::new(terms.requests[0].ttl, until);
+        let (waiter, step) = Waiter::new(terms.request.ttl, until);
         self.clients[index].phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), None));
         self.follow(index, step);
     }
@@ -33,13 +33,13 @@ impl World {
         let pending = match step {
             Step::Ask { seen, arrival } => {
                 self.pend(index, Pending::Answer(seen.clone(), arrival));
-                return self.ask(index, seen, arrival);
+                return self.ask(index, seen, arrival, now());
             }
             Step::Sleep { at_most, .. } => Pending::Sleep(now() + at_most),
             Step::Rest { until } => Pending::Rest(until),
             Step::Withdraw(end) => {
                 self.pend(index, Pending::Withdrawal(end));
-                return self.send(index, What::Leave);
+                return self.send(index, What::Leave, now());
             }
             Step::End(End::Granted(lease, _, slot)) => {
                 return match self.clients[index].signaled {
@@ -47,16 +47,16 @@ impl World {
                     false => self.hold(index, lease, slot),
                 };
             }
-            Step::End(_) => return self.end(index),
+            Step::End(_) => return self.stop(index, Phase::Ended),
         };
         self.pend(index, pending);
     }
 
-    /// Makes one attempt at the lock.
-    fn ask(&mut self, index: usize, seen: Vec<Seen>, arrival: Option<Ticket>) {
+    /// Makes one attempt at the lock. A lease counts from the first one, at `sent`.
+    fn ask(&mut self, index: usize, seen: Vec<Seen>, arrival: Option<Ticket>, sent: Instant) {
         self.clients[index].attempt += 1;
         let attempt = self.clients[index].attempt;
-        self.send(index, What::Acquire { attempt, seen, arrival });
+        self.send(index, What::Acquire { attempt, seen, arrival }, sent);
     }
 
     fn pend(&mut self, index: usize, next: Pending) {
@@ -114,16 +114,16 @@ impl World {
     fn release(&mut self, index: usize, lease: Lease, at: Instant) {
         let attempts = Attempts::new(Some(lease.deadline()), at);
         self.clients[index].phase = Phase::Releasing(attempts, None);
-        self.send(index, What::Release);
+        self.send(index, What::Release, now());
     }
 
     /// Sends a request. One that cannot reach the server fails at once.
-    fn send(&mut self, index: usize, what: What) {
+    fn send(&mut self, index: usize, what: What, sent: Instant) {
         let client = &mut self.clients[index];
         if client.cut {
             return self.answered(index, now(), Err(unreachable(Delivery::NotSent)));
         }
-        client.connection.send(Sent { round: client.round, what }, now());
+        client.connection.send(what, sent);
     }
 
     pub(super) fn read_reply(&mut self, index: usize) {
@@ -145,8 +145,7 @@ impl World {
                 // As `store::decided` does, though that gives up after many attempts.
                 (Ok(Reply::Verdict(Verdict::Again)), Pending::Answer(seen, arrival)) => {
                     let (seen, arrival) = (seen.clone(), *arrival);
-                    self.ask(index, seen, arrival);
-                    self.clients[index].connection.sent_at(sent);
+                    self.ask(index, seen, arrival, sent);
                 }
                 (answer, _) => {
                     let answer = answer.map(|reply| match reply {
@@ -171,7 +170,7 @@ impl World {
                     reply => unawaited(reply),
                 });
                 match attempts.answered(release, now()) {
-                    Next::Done(_) | Next::Failed(_) => self.end(index),
+                    Next::Done(_) | Next::Failed(_) => self.stop(index, Phase::Ended),
                     Next::Again(_, at) => *again = Some(at),
                 }
             }
@@ -202,7 +201,7 @@ impl World {
         match awaited {
             // One that is cut off cannot repeat its request.
             Some(Awaited { sent, again: Some(request) }) if !client.cut => {
-                client.connection.repeat(request, sent);
+                client.connection.send(request, sent);
             }
             Some(Awaited { sent, .. }) => {
                 self.answered(index, sent, Err(unreachable(Delivery::Lost)));
@@ -244,23 +243,12 @@ impl World {
         self.monitor.died(index);
     }
 
-    fn end(&mut self, index: usize) {
-        let rounds = self.course.scope.clients[index].requests.len();
-        let next = usize::from(self.clients[index].round) + 1;
-        self.stop(index, if next < rounds { Phase::Idle } else { Phase::Ended });
-        if next < rounds {
-            self.clients[index].round += 1;
-        }
-    }
-
     /// The process ends. What it has sent may still arrive.
     fn stop(&mut self, index: usize, phase: Phase) {
         let client = &mut self.clients[index];
         client.connection.close();
         let connection = std::mem::take(&mut client.connection);
-        let (round, cut) = (client.round, client.cut);
-        *client = Client { round, phase, connection, cut, ..Client::default() };
-        client.cut &= !client.has_ended();
+        *client = Client { phase, connection, ..Client::default() };
         self.monitor.ended(index);
     }
 
@@ -289,20 +277,17 @@ impl World {
         }
         let is_idle = client.connection.awaited.is_none();
         match &mut client.phase {
-            Phase::Waiting(_, Pending::Sleep(until)) if *until <= now() => {
-                self.tell_waiter(index, Event::Woken(Ok(())));
-            }
-            Phase::Waiting(_, Pending::Rest(until)) if *until <= now() => {
+            Phase::Waiting(_, Pending::Sleep(until) | Pending::Rest(until)) if *until <= now() => {
                 self.tell_waiter(index, Event::Woken(Ok(())));
             }
             Phase::Holding(_, schedule)
                 if is_idle && schedule.next().is_some_and(|next| next <= now()) =>
             {
-                self.send(index, What::Renew);
+                self.send(index, What::Renew, now());
             }
             Phase::Releasing(_, again) if again.is_some_and(|again| again <= now()) => {
                 *again = None;
-                self.send(index, What::Release);
+                self.send(index, What::Release, now());
             }
             _ => {}
         }

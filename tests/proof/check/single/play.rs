@@ -8,7 +8,7 @@ use super::world::World;
 use crate::check::action::{Action, Faults, Turn};
 use crate::check::lock::rebase;
 use crate::check::property::Property;
-use crate::check::scope::{Scope, whose};
+use crate::check::scope::Scope;
 use crate::check::search::{Course, Play};
 use crate::check::time::{NOW, TICK_MILLIS, now};
 use crate::check::trace::{letter, shown};
@@ -23,12 +23,10 @@ impl Play for World {
         ('c', "{client} dies"),
         ('l', "a signal ends the wait of {client}"),
         ('v', "an operator revokes all holds"),
-        ('w', "an operator revokes all holds with --now, while all holders are dead"),
-        ('g', "another tool deletes the key"),
+        ('w', "an operator revokes all holds with --now"),
         ('k', "another tool writes the key"),
         ('r', "the server restarts with its data"),
         ('f', "the server restarts without its data"),
-        ('t', "the server restarts without its data, but all others were told of the holders"),
         ('p', "{client} is paused"),
         ('n', "{client} cannot reach the server for a while"),
     ];
@@ -38,6 +36,7 @@ impl Play for World {
         Self {
             course: Course::new(scope),
             lock: Lock::default(),
+            clock: NOW,
             clients: vec![Client::default(); count],
             monitor: Monitor::new(count),
         }
@@ -71,7 +70,7 @@ impl Play for World {
                 (Finish, client.holds() && !client.paused),
                 (Fault('b'), client.awaits_server()),
                 (Fault('c'), client.is_at_work()),
-                (Fault('l'), client.may_be_signaled()),
+                (Fault('l'), client.waits() && !client.signaled),
                 (Fault('p'), client.holds() && !client.paused),
                 (Fault('n'), client.is_at_work() && !client.cut),
             ];
@@ -88,12 +87,10 @@ impl Play for World {
         let server_turns = [
             (ToolLeaves, is_foreign),
             (Fault('v'), is_ours),
-            (Fault('w'), is_ours && self.are_holders_dead()),
-            (Fault('g'), self.lock.guard.is_some() && !is_foreign),
+            (Fault('w'), is_ours),
             (Fault('k'), !is_foreign),
             (Fault('r'), true),
             (Fault('f'), is_used),
-            (Fault('t'), is_used && self.course.left.of('t') > 0 && self.are_all_told()),
         ];
         turns.extend(Turn::possible(0, 0, server_turns));
         turns
@@ -137,19 +134,16 @@ impl Play for World {
             Action::Fault('l') => self.signal(index),
             Action::Fault('v') => self.revoke(Revocation::Graceful),
             Action::Fault('w') => self.revoke(Revocation::Now),
-            Action::Fault('g') => {
-                self.monitor.all_revoked(&self.lock);
-                self.lock.guard = None;
-            }
             Action::Fault('k') => {
                 self.monitor.idle = 0;
-                self.monitor.all_revoked(&self.lock);
+                self.monitor.all_revoked(&self.lock, self.clock);
                 self.lock.guard = Some(Guard { value: "theirs".into(), until: None });
             }
             Action::Fault('r') => self.restart(),
-            Action::Fault('f' | 't') => {
+            Action::Fault('f') => {
                 self.monitor.forgotten(self.are_all_told());
-                self.lock = Lock::default();
+                // Its clock has moved on since the last grant.
+                (self.lock, self.clock) = (Lock::default(), self.clock + 1);
                 self.clients.iter_mut().for_each(|client| client.mail = false);
                 self.restart();
             }
@@ -166,15 +160,12 @@ impl Play for World {
     }
 
     fn is_patient(&self) -> bool {
-        self.course.left.of_all("dblrftpn") > 0
+        self.course.left.of_all("dblrfpn") > 0
     }
 
-    fn make_canonical(&mut self) {
+    fn settle(&mut self) -> Option<Property> {
         self.settle_times();
-        self.rank_numbers();
-    }
-
-    fn broken(&self) -> Option<Property> {
+        self.renumber_attempts();
         broken_in(self)
     }
 
@@ -187,7 +178,7 @@ impl Play for World {
         let mut clients = self.clients.iter().enumerate();
         clients.all(|(index, client)| {
             client.connection.late.is_empty() && (client.has_ended() || never_starts(index))
-        }) && self.lock.is_unused_since(NOW)
+        }) && self.lock.is_unused_since(self.clock)
             && !self.is_foreign()
     }
 
@@ -199,7 +190,7 @@ impl Play for World {
         let clients = self.clients.iter().enumerate();
         let clients =
             clients.map(|(index, client)| format!("{}: {}", letter(index), client_line(client)));
-        clients.chain([format!("server: {}", shown(&self.lock, NOW))]).collect()
+        clients.chain([format!("server: {}", shown(&self.lock, self.clock))]).collect()
     }
 }
 
@@ -212,7 +203,7 @@ impl World {
             self.course.breaks(property);
         }
         rebase(&mut self.lock, TICK_MILLIS);
-        self.monitor.tick();
+        self.monitor.tick(self.clock);
         let clients = &self.course.scope.clients;
         for (client, terms) in self.clients.iter_mut().zip(clients) {
             client.shift(terms.tick);
@@ -226,20 +217,10 @@ impl World {
         }
     }
 
-    /// Whether no hold is in use, so that all may be revoked at once.
-    fn are_holders_dead(&self) -> bool {
-        self.lock.holds.iter().all(|hold| {
-            let (client, round) = whose(&hold.token);
-            let client = &self.clients[client];
-            client.round > round || client.has_ended() || hold.renewed.is_none()
-        })
-    }
-
     /// Whether all other clients know of every holder.
     fn are_all_told(&self) -> bool {
         let holders = self.clients.iter().enumerate().filter(|(_, client)| client.holds());
-        let holders: Vec<(usize, u8)> =
-            holders.map(|(index, client)| (index, client.round)).collect();
+        let holders: Vec<usize> = holders.map(|(index, _)| index).collect();
         self.clients
             .iter()
             .all(|client| client.holds() || client.has_ended() || client.knows(&holders))

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use super::client::Client;
-use super::monitor::{Call, Fact, Monitor, facts};
+use super::monitor::{Call, Monitor, holder};
 use super::world::World;
-use crate::check::property::{Property, is_something_left, rivals_run, slots_are_mixed_up};
-use crate::check::scope::{is_whole, whose};
+use crate::check::property::{
+    Property, is_in_use, is_something_left, rivals_run, slots_are_mixed_up,
+};
+use crate::check::scope::is_whole;
 use crate::check::search::Play;
-use crate::check::time::{NOW, TICK_MILLIS};
+use crate::check::time::TICK_MILLIS;
+use rlock::rules::LossPolicy;
 use rlock::rules::model::lock::CLAIM_WINDOW;
-use rlock::rules::{HoldState, LossPolicy};
 
 /// The one that a call breaks.
 fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Property> {
     Property::first([
         (Property::FencesGrow, fence_does_not_grow(monitor, call)),
-        (Property::TheNewestWins, call.granted().any(|fact| monitor.is_superseded(&fact))),
+        (Property::TheNewestWins, call.granted().any(|hold| monitor.is_superseded(hold))),
         (Property::FirstComeFirstServed, is_overtaken(monitor, call)),
         (Property::ADeadHoldEndsInTime, lasts_too_long(call)),
         (Property::AtLeastIsKept, is_granted_too_early(monitor, call)),
@@ -37,35 +39,29 @@ pub(super) fn broken_in(world: &World) -> Option<Property> {
     let are_mixed_up = slots_are_mixed_up(scope, &running, |client| world.clients[client].slot);
     Property::first([
         (Property::HoldersExcludeEachOther, rivals_run(scope, &running)),
-        (Property::EachHolderHasItsSlot, are_mixed_up || numbers_differ(world)),
+        (Property::EachHolderHasItsSlot, are_mixed_up),
         (Property::ARevokedHolderStops, revoked_runs_on(world)),
-        (Property::NothingIsLeft, world.is_end() && is_something_left(&world.lock, NOW)),
+        (Property::NothingIsLeft, world.is_end() && is_something_left(&world.lock, world.clock)),
     ])
-}
-
-/// A command runs with another number than that of its hold.
-fn numbers_differ(world: &World) -> bool {
-    world.lock.holds.iter().any(|hold| {
-        let (index, round) = whose(&hold.token);
-        let client = &world.clients[index];
-        is_whole(&hold.token) && client.round == round && client.holds() && client.slot != hold.slot
-    })
 }
 
 /// The clients whose commands run.
 ///
-/// These do not count, as docs/promises.md says: a holder that was paused beyond its lease, and two
-/// holders for up to a third of the TTL and the time to stop after the server lost its data. Each
-/// message that was late or lost may cost the old holder a tick more. An old holder that is cut off
+/// These do not count, as docs/promises.md says: a holder that was paused beyond its lease, one that
+/// was revoked with --now, and two holders for up to a third of the TTL and the time to stop after
+/// the server lost its data. Each message that was late or lost may cost the old holder a tick more. An old holder that is cut off
 /// or paused stops only with its lease.
 fn running(world: &World) -> Vec<usize> {
     let grace = |client: usize| match world.is_cut_or_paused() {
         true => world.course.scope.ttl(client),
         false => world.grace(client),
     };
-    let running = (0..world.clients.len())
-        .filter(|client| world.clients[*client].holds() && !world.clients[*client].overslept());
-    let running: Vec<usize> = running.collect();
+    let clients = world.clients.iter().zip(&world.monitor.clients).enumerate();
+    let running = clients.filter(|(_, (client, watched))| {
+        let is_revoked_now = watched.revoked.is_some() && world.course.used('w') > 0;
+        client.holds() && !client.overslept() && !is_revoked_now
+    });
+    let running: Vec<usize> = running.map(|(index, _)| index).collect();
     match world.monitor.forgot {
         Some(ticks) if running.iter().all(|&client| millis(ticks) <= grace(client)) => Vec::new(),
         _ => running,
@@ -86,9 +82,9 @@ fn revoked_runs_on(world: &World) -> bool {
 
 fn fence_does_not_grow(monitor: &Monitor, call: &Call<'_>) -> bool {
     let mut last = monitor.granted;
-    call.granted().any(|fact| {
-        let grows = fact.fence > last;
-        last = last.max(fact.fence);
+    call.granted().any(|hold| {
+        let grows = hold.fence > last;
+        last = last.max(hold.fence);
         !grows
     })
 }
@@ -96,53 +92,47 @@ fn fence_does_not_grow(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// A newcomer was granted the lock before a waiter that is alive. A client that may enter what its
 /// owner holds is allowed to overtake.
 fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
-    let granted: Vec<Fact> = call.granted().collect();
-    granted.iter().filter(|fact| !call.scope.clients[fact.client()].may_enter()).any(|fact| {
-        let earlier = monitor.order.iter().take_while(|place| place.client() != fact.client());
-        let is_granted = |client| granted.iter().any(|fact| fact.client() == client);
+    let granted: Vec<usize> = call.granted().map(holder).collect();
+    granted.iter().filter(|client| !call.scope.clients[**client].may_enter()).any(|client| {
+        let earlier = monitor.order.iter().take_while(|place| place.client != *client);
+        let is_granted = |client| granted.contains(&client);
         let mut earlier = earlier.filter(|place| place.counts(call.scope));
-        let is_next = call.scope.clients[fact.client()].is_next();
-        earlier.any(|place| !is_granted(place.client()) && place.precedes(call.scope, is_next))
+        let is_next = call.scope.clients[*client].is_next();
+        earlier.any(|place| !is_granted(place.client) && place.precedes(call.scope, is_next))
     })
 }
 
 /// A hold may last for a TTL from its holder's last request, or until `--at-least` ends, and a
 /// grant that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
 fn lasts_too_long(call: &Call<'_>) -> bool {
-    facts(call.after).any(|fact| {
-        let at_least = call.scope.clients[fact.client()].requests[0].at_least;
-        let longest = call.scope.ttl(fact.client()).max(at_least).as_millis() as u64;
-        let is_caller = call.request.is_some_and(|(whose, ..)| whose == fact.whose);
-        let mut old = call.before.iter();
-        let old = old.find(|old| (old.whose, old.is_whole) == (fact.whose, fact.is_whole));
-        let limit = match old {
-            _ if is_caller || !fact.is_whole => NOW + longest,
+    call.after.holds.iter().any(|hold| {
+        let at_least = call.scope.clients[holder(hold)].request.at_least;
+        let longest = call.scope.ttl(holder(hold)).max(at_least).as_millis() as u64;
+        let is_caller = call.request.is_some_and(|(caller, ..)| caller == holder(hold));
+        let limit = match call.before.iter().find(|old| old.token == hold.token) {
+            _ if is_caller || !is_whole(&hold.token) => call.now + longest,
             Some(old) => old.deadline,
-            None => NOW + CLAIM_WINDOW,
+            None => call.now + CLAIM_WINDOW,
         };
-        fact.deadline > limit
+        hold.deadline > limit
     })
 }
 
 fn is_granted_too_early(monitor: &Monitor, call: &Call<'_>) -> bool {
-    call.granted().any(|fact| {
+    call.granted().map(holder).any(|client| {
         monitor.clients.iter().enumerate().any(|(other, watched)| {
-            let kept = watched.kept.is_some_and(|(until, is_claimed)| is_claimed && until >= NOW);
-            other != fact.client() && call.scope.exclude_each_other(other, fact.client()) && kept
+            let is_kept = |(until, is_claimed)| is_claimed && until >= call.now;
+            let kept = watched.kept.is_some_and(is_kept);
+            other != client && call.scope.exclude_each_other(other, client) && kept
         })
     })
 }
 
-/// A token that was released or given up is in the queue, or holds the lock. While its hold cools,
-/// it keeps others out and nothing more.
+/// A token that was released or given up is in use again.
 fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
-    let is_over = |token: &str| {
-        let (client, round) = whose(token);
-        is_whole(token) && monitor.clients[client].over >> round & 1 == 1
-    };
-    call.after.queue.iter().any(|waiter| is_over(&waiter.token))
-        || (call.after.holds.iter())
-            .any(|hold| hold.status != HoldState::Cooling && is_over(&hold.token))
+    call.scope.clients.iter().zip(&monitor.clients).any(|(terms, watched)| {
+        watched.is_over && is_in_use(&terms.request.token, call.after, call.now)
+    })
 }
 
 impl World {
@@ -154,8 +144,7 @@ impl World {
         let ttl = self.course.scope.ttl(client);
         let kill_after = LossPolicy::DEFAULT.kill_after.min(ttl / 3);
         let used = |letter| self.course.used(letter);
-        let losses = used('f') + used('t');
-        let late = used('d') + used('b') + used('r') + losses.saturating_sub(1);
+        let late = used('d') + used('b') + used('r') + used('f').saturating_sub(1);
         ttl / 3 + kill_after + millis(late + self.course.scope.lag())
     }
 
@@ -170,14 +159,13 @@ impl World {
     /// help. A waiter whose clock is slow does all of it a tick later.
     pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
         let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
-        let queued = self.monitor.order.iter().map(|place| place.client());
-        let is_unused = facts(&self.lock).all(|fact| {
-            let client = &self.clients[fact.client()];
-            let is_its_own = fact.is_whole && client.round == fact.whose.1;
-            let sleeps_on_it = waits(client) && is_its_own && client.load() == 0;
-            fact.deadline < NOW || sleeps_on_it
+        let queued = self.monitor.order.iter().map(|place| place.client);
+        let is_unused = self.lock.holds.iter().all(|hold| {
+            let client = &self.clients[holder(hold)];
+            let sleeps_on_it = waits(client) && is_whole(&hold.token) && client.load() == 0;
+            hold.deadline < self.clock || sleeps_on_it
         });
-        let granted = facts(&self.lock).map(|fact| fact.client());
+        let granted = self.lock.holds.iter().map(holder);
         let idle = is_unused
             && !self.is_foreign()
             && queued.chain(granted).any(|client| waits(&self.clients[client]))

@@ -1,21 +1,21 @@
 //! The moves of the server: it executes requests and revocations, and restarts.
 
-use super::connection::{Reply, Sent, What};
-use super::monitor::{Call, Fact, facts};
+use super::connection::{Reply, What};
+use super::monitor::Call;
 use super::properties;
 use super::world::World;
 use crate::check::calls::Calls;
 use crate::check::scope::whose;
-use crate::check::time::NOW;
+use rlock::rules::model::lock::Hold;
 use rlock::rules::{Answer, Request, Revocation, Verdict};
 
 impl World {
     /// The server executes a request.
-    pub(super) fn execute(&mut self, index: usize, sent: &Sent) -> Reply {
-        let request = &self.course.scope.clients[index].requests[usize::from(sent.round)];
-        let before: Vec<Fact> = facts(&self.lock).collect();
-        let mut calls = Calls { lock: &mut self.lock, now: NOW };
-        let reply = match &sent.what {
+    pub(super) fn execute(&mut self, index: usize, what: &What) -> Reply {
+        let request = &self.course.scope.clients[index].request;
+        let before = self.lock.holds.clone();
+        let mut calls = Calls { lock: &mut self.lock, now: self.clock };
+        let reply = match what {
             What::Acquire { attempt, seen, arrival } => {
                 let request = Request { arrival: *arrival, ..request.clone() };
                 Reply::Verdict(calls.acquire(&request, *attempt, seen))
@@ -28,30 +28,27 @@ impl World {
             }
         };
         let is_granted = matches!(reply, Reply::Verdict(Verdict::Answer(Answer::Granted { .. })));
-        self.judge(&before, Some(((index, sent.round), &sent.what, &reply)));
+        self.judge(&before, Some((index, what, &reply)));
         self.deliver_mail();
-        if is_granted || sent.what == What::Leave {
-            let client = &mut self.clients[index];
-            client.mail &= client.round != sent.round;
+        if is_granted || *what == What::Leave {
+            self.clients[index].mail = false;
         }
         reply
     }
 
     pub(super) fn revoke(&mut self, revocation: Revocation) {
-        let before: Vec<Fact> = facts(&self.lock).collect();
-        self.monitor.all_revoked(&self.lock);
-        Calls { lock: &mut self.lock, now: NOW }.revoke(revocation);
+        let before = self.lock.holds.clone();
+        self.monitor.all_revoked(&self.lock, self.clock);
+        Calls { lock: &mut self.lock, now: self.clock }.revoke(revocation);
         self.judge(&before, None);
         self.deliver_mail();
     }
 
     /// Judges a call of the server.
-    fn judge(&mut self, before: &[Fact], request: Option<((usize, u8), &What, &Reply)>) {
-        let Self { course, clients, lock: after, monitor, .. } = self;
-        let is_alive = request.is_none_or(|((client, round), ..)| {
-            clients[client].round == round && !clients[client].has_ended()
-        });
-        let call = Call { scope: course.scope, request, is_alive, before, after };
+    fn judge(&mut self, before: &[Hold], request: Option<(usize, &What, &Reply)>) {
+        let Self { course, clients, lock: after, clock: now, monitor } = self;
+        let is_alive = request.is_none_or(|(client, ..)| !clients[client].has_ended());
+        let call = Call { scope: course.scope, request, is_alive, before, after, now: *now };
         if let Err(property) = properties::judge(monitor, &call) {
             course.breaks(property);
         }
@@ -60,10 +57,7 @@ impl World {
     /// Puts what the last call has sent into mailboxes.
     fn deliver_mail(&mut self) {
         for mail in std::mem::take(&mut self.lock.mail) {
-            let (client, round) = whose(&mail.token);
-            if self.clients[client].round == round {
-                self.clients[client].mail = true;
-            }
+            self.clients[whose(&mail.token)].mail = true;
         }
     }
 

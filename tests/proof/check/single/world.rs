@@ -10,6 +10,8 @@ use rlock::rules::model::Lock;
 pub(super) struct World {
     pub(super) course: Course,
     pub(super) lock: Lock,
+    /// What the server's clock shows, in milliseconds: when time passes, all else moves back.
+    pub(super) clock: u64,
     pub(super) clients: Vec<Client>,
     pub(super) monitor: Monitor,
 }
