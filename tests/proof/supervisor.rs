@@ -1,11 +1,12 @@
 //! Random histories of a command and its supervisor: any events in any order.
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-
+use std::ops::Range;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 
 use crate::values::at_millis;
 use rlock::rules::supervisor::{Action, Event, Machine};
@@ -17,43 +18,41 @@ const TTL: Ttl = Ttl::DEFAULT;
 #[derive(Clone, Debug)]
 enum Step {
     /// Time passes while the supervisor waits for events.
-    Wait(u64),
+    Wait(Duration),
     /// Time passes while the machine is suspended, and the command with it.
-    Pause(u64),
-    /// SIGSTOP stops the supervisor, and SIGCONT continues it this many milliseconds later.
-    Stopped(u64),
-    /// The answer arrives to a renewal that was sent this many milliseconds ago.
-    Renewed(u64),
-    Unanswered,
-    NotHeld,
-    /// A signal, which may have reached the command too. If it stops the supervisor, SIGCONT
-    /// continues that this many milliseconds later.
-    Signal(Signal, bool, u64),
+    Pause(Duration),
+    /// SIGSTOP stops the supervisor, and SIGCONT continues it after this time.
+    Stopped(Duration),
+    /// The answer arrives to a renewal that was sent this long ago.
+    Renewed(Duration),
+    /// If this stops the supervisor, SIGCONT continues that after this time.
+    Happens(Event, Duration),
     /// The command ends and leaves descendants behind, or none.
     Ends(bool),
     /// The descendants that it left behind end.
     DescendantsEnd,
 }
 
+fn millis(range: Range<u64>) -> impl Strategy<Value = Duration> {
+    range.prop_map(Duration::from_millis)
+}
+
 fn step() -> impl Strategy<Value = Step> {
     use Signal::{SIGCONT, SIGINT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
-    let signal = prop_oneof![
-        Just(SIGCONT),
-        Just(SIGINT),
-        Just(SIGTERM),
-        Just(SIGTSTP),
-        Just(SIGTTIN),
-        Just(SIGTTOU)
+    let signal = select(vec![SIGCONT, SIGINT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU]);
+    // The signal may have reached the command too.
+    let event = prop_oneof![
+        4 => (signal, any::<bool>())
+            .prop_map(|(signal, reached)| Event::Signal { signal, reached }),
+        2 => Just(Event::Unanswered("refused".into())),
+        1 => Just(Event::NotHeld(Reason::unknown())),
     ];
     prop_oneof![
-        6 => (1..15_000_u64).prop_map(Step::Wait),
-        1 => (1..60_000_u64).prop_map(Step::Pause),
-        6 => (0..2_000_u64).prop_map(Step::Renewed),
-        2 => Just(Step::Unanswered),
-        1 => Just(Step::NotHeld),
-        1 => (1..60_000_u64).prop_map(Step::Stopped),
-        4 => (signal, any::<bool>(), 0..40_000_u64)
-            .prop_map(|(signal, reached, away)| Step::Signal(signal, reached, away)),
+        6 => millis(1..15_000).prop_map(Step::Wait),
+        1 => millis(1..60_000).prop_map(Step::Pause),
+        6 => millis(0..2_000).prop_map(Step::Renewed),
+        1 => millis(1..60_000).prop_map(Step::Stopped),
+        7 => (event, millis(0..40_000)).prop_map(|(event, away)| Step::Happens(event, away)),
         1 => any::<bool>().prop_map(Step::Ends),
         1 => Just(Step::DescendantsEnd),
     ]
@@ -94,12 +93,11 @@ impl World {
         }
     }
 
-    fn take(&mut self, step: &Step) {
-        let millis = |millis: u64| Duration::from_millis(millis);
+    fn take(&mut self, step: Step) {
         let never = Duration::ZERO;
         match step {
             Step::Wait(time) => {
-                let until = self.now + millis(*time);
+                let until = self.now + time;
                 while let Some(wake_at) = self.machine.wake_at().filter(|&wake| wake <= until) {
                     self.now = self.now.max(wake_at);
                     self.happens(Event::Tick, never);
@@ -109,13 +107,13 @@ impl World {
                 }
                 self.now = self.now.max(until);
             }
-            Step::Pause(time) => self.now = self.now + millis(*time),
-            Step::Stopped(time) => {
-                self.is_stopped_for(millis(*time));
+            Step::Pause(time) => self.now = self.now + time,
+            Step::Stopped(away) => {
+                self.is_stopped_for(away);
                 self.happens(Event::Tick, never);
             }
             Step::Renewed(ago) => {
-                let sent = self.now - millis(*ago);
+                let sent = self.now - ago;
                 if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
                     let renewed = Lease::new(sent, TTL);
                     // A renewal is too late for a command that has been asked to end.
@@ -125,17 +123,26 @@ impl World {
                     self.happens(Event::Renewed(renewed), never);
                 }
             }
-            Step::Unanswered => self.happens(Event::Unanswered("refused".into()), never),
-            Step::NotHeld => {
-                self.lost_at.get_or_insert(self.now);
-                self.happens(Event::NotHeld(Reason::unknown()), never);
+            Step::Happens(event, away) => {
+                if let Event::NotHeld(_) = event {
+                    self.lost_at.get_or_insert(self.now);
+                }
+                self.happens(event, away);
             }
-            Step::Signal(signal, reached, away) => {
-                let (signal, reached) = (*signal, *reached);
-                self.happens(Event::Signal { signal, reached }, millis(*away));
+            Step::Ends(descendants) => {
+                self.descendants = if self.ended { self.descendants } else { descendants };
+                self.ended = true;
+                self.happens(Event::Ended, never);
+                if !self.descendants {
+                    self.happens(Event::DescendantsGone, never);
+                }
             }
-            Step::Ends(descendants) => self.ends(*descendants),
-            Step::DescendantsEnd => self.descendants_end(),
+            Step::DescendantsEnd => {
+                if self.ended {
+                    self.descendants = false;
+                    self.happens(Event::DescendantsGone, never);
+                }
+            }
         }
         let over = self.ended && !self.must_await_descendants();
         assert_eq!(self.machine.is_over(), over, "it ends with the command");
@@ -145,23 +152,6 @@ impl World {
     fn must_await_descendants(&self) -> bool {
         let lost = self.reported == 1 && self.on_lost == OnLost::Kill;
         self.ended && self.descendants && lost && !self.killed
-    }
-
-    fn ends(&mut self, descendants: bool) {
-        if !self.ended {
-            (self.ended, self.descendants) = (true, descendants);
-        }
-        self.happens(Event::Ended, Duration::ZERO);
-        if !self.descendants {
-            self.happens(Event::DescendantsGone, Duration::ZERO);
-        }
-    }
-
-    fn descendants_end(&mut self) {
-        if self.ended {
-            self.descendants = false;
-            self.happens(Event::DescendantsGone, Duration::ZERO);
-        }
     }
 
     /// Time passes while the supervisor is stopped. Its timer continues it if nothing else does.
@@ -233,10 +223,6 @@ impl World {
     }
 }
 
-fn on_lost() -> impl Strategy<Value = OnLost> {
-    prop_oneof![4 => Just(OnLost::Kill), 1 => Just(OnLost::Continue)]
-}
-
 /// Runs 5,000 histories, or as many as PROPTEST_CASES says.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
@@ -248,12 +234,12 @@ proptest! {
 
     #[test]
     fn no_order_of_events_leaves_a_command_running_past_its_lease(
-        on_lost in on_lost(),
-        kill_after in 0..40_000_u64,
+        on_lost in prop_oneof![4 => Just(OnLost::Kill), 1 => Just(OnLost::Continue)],
+        kill_after in millis(0..40_000),
         steps in vec(step(), 0..40),
     ) {
-        let mut world = World::new(on_lost, Duration::from_millis(kill_after));
-        for step in &steps {
+        let mut world = World::new(on_lost, kill_after);
+        for step in steps {
             if world.machine.is_over() {
                 break;
             }
@@ -261,9 +247,9 @@ proptest! {
         }
         // When no other event remains, only time passes.
         if !world.machine.is_over() {
-            world.take(&Step::Wait(2 * TTL.as_millis()));
+            world.take(Step::Wait(2 * TTL.get()));
             prop_assert!(world.killed || on_lost == OnLost::Continue);
-            world.take(&Step::Ends(false));
+            world.take(Step::Ends(false));
         }
         prop_assert!(world.machine.is_over());
         prop_assert_eq!(world.machine.wake_at(), None);
