@@ -27,6 +27,8 @@ impl Play for World {
         ('k', "server {server} dies"),
         ('z', "server {server} freezes until it thaws"),
         ('f', "server {server} restarts without its data"),
+        ('a', "the clock of server {server} is set a second ahead"),
+        ('e', "the clock of server {server} is set back a second"),
         ('D', "a server is dead"),
         ('Z', "a server is frozen"),
         ('A', "the clock of a server is far ahead"),
@@ -104,6 +106,8 @@ impl Play for World {
                 (Fault('k'), server.is_up()),
                 (Fault('z'), server.is_up()),
                 (Fault('f'), server.is_up()),
+                (Fault('a'), server.is_up()),
+                (Fault('e'), server.is_up()),
             ];
             turns.extend(Turn::possible(0, member, server_turns));
         }
@@ -156,6 +160,8 @@ impl Play for World {
                 (server.lock, server.since) = (Default::default(), now());
                 server.break_off();
             }
+            Action::Fault('a') => server.clock += TICK_MILLIS,
+            Action::Fault('e') => server.clock -= TICK_MILLIS,
             Action::Tick => self.tick(),
             action => panic!("{action:?} does not occur with a quorum"),
         }

@@ -18,7 +18,7 @@ const QUICK: &[&str] = &[
     // Requests that go ahead, or end older ones.
     "x,xh D1; x,xh D1 c1; xu,xu D1; xu,xu D1 l1",
     // Clocks that are wrong.
-    "x A1; xn A1; x A1 f1; xr A1 f1; xl,xg D1",
+    "x A1; xn A1; x A1 f1; xr A1 f1; xl,xg D1; xr a1; xr e1; x,x D1 a1; x,x D1 e1",
 ];
 
 /// What `RLOCK_CHECK=all` plays as well.
@@ -26,7 +26,7 @@ const LONG: &[&str] = &[
     "x,xt; x,xnt; xn,xn; 2,x; x,xt A1; x,xnt A1",
     "x,xn D1 l1; xn,xn D1 l1; 2,2 D1 l1; x,x D1 b1; 2,2,2t D1; 2,2t,2t D1 c1",
     "2,2t f1; 2r,2t f1; 2,2t z1",
-    "x,xu,xu D1; x,x,xh D1",
+    "x,xu,xu D1; x,x,xh D1; x,xt a1",
 ];
 
 #[test]
@@ -34,6 +34,11 @@ fn no_history_of_a_few_clients_and_a_quorum_breaks_a_promise() {
     let all = env::var("RLOCK_CHECK").ok().filter(|wanted| wanted == "all");
     let wanted = env::var("RLOCK_CHECK_QUORUM").ok().or(all);
     play_all::<World>(wanted.unwrap_or_default().leak(), QUICK, LONG);
+}
+
+#[test]
+fn clocks_of_a_majority_that_are_set_ahead_break_a_promise() {
+    assert_breaks::<World>("x,x D1 a2", Property::HoldersExcludeEachOther);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) struct Monitor {
     pub(super) clients: Vec<Watched>,
     /// For how many ticks the lock has been idle beside a living waiter.
     pub(super) idle: u8,
+    /// For how many ticks commands have run that exclude each other.
+    pub(super) overlap: u8,
     /// For how many ticks the server has been without its data; not counted further than matters.
     pub(super) forgot: Option<u8>,
     /// Whether a waiter died or a message was lost or late, so that heartbeats must help.
@@ -191,6 +193,11 @@ impl Monitor {
         let watched = &mut self.clients[client];
         watched.revoked = None;
         watched.kept.take_if(|(_, is_claimed)| !*is_claimed);
+    }
+
+    /// The server believes that it has not heard of anybody for a second more.
+    pub(super) fn clock_set_ahead(&mut self) {
+        self.order.iter_mut().for_each(|place| place.silent += 1);
     }
 
     /// A client dies, so that nobody has to wait for it.

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Phase};
 use super::monitor::Monitor;
-use super::properties::broken_in;
+use super::properties::{broken_in, do_rivals_run};
 use super::trace::client_line;
 use super::world::World;
 use crate::check::action::{Action, Faults, Turn};
@@ -27,6 +27,8 @@ impl Play for World {
         ('k', "another tool writes the key"),
         ('r', "the server restarts with its data"),
         ('f', "the server restarts without its data"),
+        ('a', "the server's clock is set a second ahead"),
+        ('e', "the server's clock is set back a second"),
         ('p', "{client} is paused"),
         ('n', "{client} cannot reach the server for a while"),
     ];
@@ -89,6 +91,8 @@ impl Play for World {
             (Fault('v'), is_ours),
             (Fault('w'), is_ours),
             (Fault('k'), !is_foreign),
+            (Fault('a'), true),
+            (Fault('e'), true),
             (Fault('r'), true),
             (Fault('f'), is_used),
         ];
@@ -139,6 +143,11 @@ impl Play for World {
                 self.monitor.all_revoked(&self.lock, self.clock);
                 self.lock.guard = Some(Guard { value: "theirs".into(), until: None });
             }
+            Action::Fault('a') => {
+                self.clock += TICK_MILLIS;
+                self.monitor.clock_set_ahead();
+            }
+            Action::Fault('e') => self.clock -= TICK_MILLIS,
             Action::Fault('r') => self.restart(),
             Action::Fault('f') => {
                 self.monitor.forgotten(self.are_all_told());
@@ -202,6 +211,7 @@ impl World {
         if let Err(property) = self.watch_idle_lock() {
             self.course.breaks(property);
         }
+        let did_overlap = do_rivals_run(self);
         rebase(&mut self.lock, TICK_MILLIS);
         self.monitor.tick(self.clock);
         let clients = &self.course.scope.clients;
@@ -212,6 +222,8 @@ impl World {
         for (index, terms) in clients.iter().enumerate() {
             self.supervise(index, now() - terms.tick);
         }
+        let still_overlap = did_overlap && do_rivals_run(self);
+        self.monitor.overlap = if still_overlap { self.monitor.overlap + 1 } else { 0 };
         for index in 0..self.clients.len() {
             self.act_on_time(index);
         }

@@ -20,8 +20,8 @@ const QUICK: &[&str] = &[
     "xa,xa d1; xa,2a,x l1; xo,xo,x c1; xo,so,s l1; x,xi,x c1; x,xi v1 d1",
     // Requests that go ahead, or end older ones.
     "x,x,xh d1; x,xu,xu d1; s,xu,su d1",
-    // Clocks that drift.
-    "xl,xg n1; xl,x p1",
+    // Clocks that drift or are set.
+    "xl,xg n1; xl,x p1; x,x a1 e1 d1",
 ];
 
 /// What `RLOCK_CHECK=all` plays as well, within 15 minutes and 2 GiB in a release build.
@@ -31,7 +31,7 @@ const LONG: &[&str] = &[
     "x,x,x v1 b1; x,x,x v1 b1 c1; x,x w1 c1 d1 b1; x,x,x k1 c1 l1; x,x k1 d1 c1",
     "x,x r1 f1 d1 c1; x,x,x f1 c1; 2,2,2 f1 c1; s,s,x f1 c1",
     "xa,xa,x c1 l1; xa,2a,x d1 v1; xo,xo,x d1 c1; x,xi,x v1 b1",
-    "s,x,sh d1; x,xu,xu b1; x,xu,xu n1; x,xu,xu p1; x,xu,xu f1",
+    "x,x a1 n1; x,x,x a1 e1; s,x,sh d1; x,xu,xu b1; x,xu,xu n1; x,xu,xu p1; x,xu,xu f1",
 ];
 
 #[test]
