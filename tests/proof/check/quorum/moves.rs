@@ -224,10 +224,10 @@ impl World {
                 self.on(index, Event::Woken(Ok(())), None);
             }
             Phase::Holding(lease, ..) if lease.deadline() <= now() => self.finish(index),
-            Phase::Holding(lease, _) if lease.renew_at() <= now() => {
-                if self.course.scope.clients[index].has('r') {
-                    self.renew(index);
-                }
+            Phase::Holding(lease, _)
+                if lease.renew_at() <= now() && self.course.scope.clients[index].has('r') =>
+            {
+                self.renew(index);
             }
             _ => {}
         }
