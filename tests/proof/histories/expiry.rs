@@ -22,15 +22,13 @@ impl Kept {
     pub(super) fn check(&mut self, key: &Key, model: &Lock, now: u64) {
         let lock = model.clone();
         let before = &self.lock;
-        let is_new = |token: &str, attempt| {
-            let mut queue = before.queue.iter();
-            !queue.any(|waiter| (waiter.token.as_str(), waiter.attempt) == (token, attempt))
-        };
-        let joins = lock.queue.iter().any(|waiter| is_new(&waiter.token, waiter.attempt));
-        let newest = |lock: &Lock| lock.newest.as_ref().map(|newest| newest.token.clone());
-        let is_used = (lock.fence, &lock.skipped) != (before.fence, &before.skipped)
-            || newest(&lock) != newest(before)
-            || joins;
+        let joins = lock.queue.iter().any(|new| {
+            let mut others = before.queue.iter();
+            !others.any(|old| (&old.token, old.attempt) == (&new.token, new.attempt))
+        });
+        let is_used = joins
+            || (lock.fence, &lock.skipped, &lock.newest)
+                != (before.fence, &before.skipped, &before.newest);
         let guarded = lock.guard.as_ref().and_then(|guard| guard.until).unwrap_or(now).max(now);
         if is_used {
             self.state_used = now;
@@ -52,13 +50,10 @@ impl Kept {
             ("tombstones", mark),
         ];
         Shim::redis(|redis| {
-            let until = |name: &str| {
-                let entry = redis.home().get(key.side(name).as_bytes())?;
-                Some(entry.until.unwrap_or_else(|| panic!("{name} never expires")))
-            };
             for (name, at_least) in side_keys {
                 let at_most = if name == "history" { at_least } else { now + DAY + LONG };
-                if let Some(until) = until(name) {
+                if let Some(entry) = redis.home().get(key.side(name).as_bytes()) {
+                    let until = entry.until.unwrap_or(u64::MAX);
                     assert!((at_least..=at_most).contains(&until), "{name}: {until} {at_least}");
                 }
             }

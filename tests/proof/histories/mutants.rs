@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
-use super::{cases, limits, play, random, stories};
+use super::{limits, play, random, stories};
 use crate::scripts::shim::Shim;
 
 /// How many histories look for a fault.
@@ -29,111 +29,108 @@ const FAULTS: &[(&str, &[&str])] = &[
     ("math.min", &["math.max"]),
 ];
 
-/// Parts of changed lines that change nothing that matters, and why. Two other faults are not found:
-/// one needs more holds than the small batches of the test have (`+ 0), #expired`), and one a waiter
-/// that releases while memory is full (`cools or ended`).
-const EQUIVALENT: &[(&[&str], &str)] = &[
-    (
-        &[
-            ", 0, MAX_DETAIL)",
-            ", 0, MAX_ENTRY)",
-            ", 0, 8)",
-            ", 0, 6)",
-            "(owner, 0, 1)",
-            "(QUEUE, 0, -6)",
-            "(bits, 0, at - 1)",
-            "' ', 0, true)",
-            "(mark, 0, ",
-            "'WRONGTYPE', 0, true)",
-        ],
-        "to Lua, a text begins at 0 as well as at 1",
-    ),
-    (
-        &[
-            ".alive) or 1)",
-            ".ttl) or 1",
-            ".keep_until) or 1",
-            ".fence) or 1) <= UP_TO",
-            "HOLDS, token) or 1)",
-            "lock.fence or 1)",
-            "'^%d+') or 1)",
-            "TICKET or 1,",
-            "lock.ticket) or 1)",
-            "'acquire' and 1 or",
-            "extend(TTL, 1,",
-            "lock.revoked_up_to = '', 1",
-            "2 ^ 53) or 1",
-            "TOMBSTONES, token) or 1)",
-            "deadline > 1",
-            "fields[7] or 1",
-            "and #ARGV or 1",
-        ],
-        "0 and 1 are both before any time, fence or ticket",
-    ),
-    (
-        &[
-            "TICKET > 1",
-            "WANTED > 1",
-            "SUPERSEDE > 1",
-            "arrival > 1",
-            "agreed > 1 then",
-            "last > 1",
-        ],
-        "fences and tickets count microseconds",
-    ),
-    (&["tonumber(score) <= 0", "tonumber(score) < 1"], "no ticket is 0"),
-    (&["HEARTBEAT > 1"], "the shortest is longer"),
-    (&["last >= 0"], "either way, it is 0"),
-    (&["HISTORY, 0, 1)[1]"], "only the first one is used"),
-    (&["length >= HISTORY_LENGTH then call('LTRIM'"], "there is nothing to trim then"),
-    (&["return nil, 1", "nominated = nil, 1"], "it is not read, or the position is 1"),
-    (&["'(' .. int(now)) or 1"], "a lock that was never written has no holds"),
-    (&["now - ttl + DAY"], "the expiry is set again"),
-    (&["lock.count = 1"], "nobody reads it in this call"),
-    (&["ARGV[0] ~= '0'"], "selecting the database again changes nothing"),
-    (
-        &[
-            "then return call('RPUSH', mailbox, message and 'look')",
-            "entries.err or",
-            "and call('LRANGE', HISTORY, from, -0)",
-            "return call('ZREMRANGEBYRANK', TOMBSTONES, 1",
-        ],
-        "the server denied the command, and denies it again",
-    ),
-    (&["math.max(sleep, 0)"], "no wait is shorter than 1 ms"),
-    (&["<= last_fence() then"], "nothing is revoked again"),
-    (&["lock.live and lock.count == 0", "left <= duration"], "the rest changes nothing then"),
-    (&["token >= TOKEN"], "they are not equal there"),
-    (
-        &[
-            "own.attempt == '' or TICKET",
-            "lock.count ~= 0 and WANTED == 0",
-            "lock.count == 1 and WANTED == 0",
-            "WANTED == 1 and GENERATION",
-            "guard ~= TOKEN and lock.live",
-            "lock.count == 0 and not lock.ticket",
-            "0) < now then",
-        ],
-        "without the fast path, the rest of the script does the same",
-    ),
-    (&["is_kept_out(position, MODE) and '0'"], "any text means yes"),
-    (&["'\\1', '[^"], "both stand for a free number"),
-    (&["lock.count >= 0 and call('HGET'"], "a lock without holds has no slots"),
-    (&["guard_left(), 1)"], "a day and 1 ms is as good as a day"),
-    (
-        &[
-            "BATCH / 2) + 1)",
-            "BATCH / 2) - 0)",
-            "QUEUE, 0, BATCH - 0)",
-            "QUEUE, 0, BATCH + 1)",
-            "lock.count >= MAX_LISTED",
-        ],
-        "one call may do a little more",
-    ),
-    (&["i >= #batch - HISTORY_LENGTH", "2 * HISTORY_LENGTH - 1)"], "the history drops one more"),
+/// Parts of changed lines that change nothing that matters, and why. One other fault is not found: it
+/// needs more holds than the small batches of the test have (`+ 0), #expired`).
+const EQUIVALENT: &[&str] = &[
+    // To Lua, a text begins at 0 as well as at 1.
+    ", 0, MAX_DETAIL)",
+    ", 0, MAX_ENTRY)",
+    ", 0, 8)",
+    ", 0, 6)",
+    "(owner, 0, 1)",
+    "(QUEUE, 0, -6)",
+    "(bits, 0, at - 1)",
+    "' ', 0, true)",
+    "(mark, 0, ",
+    "'WRONGTYPE', 0, true)",
+    // 0 and 1 are both before any time, fence or ticket.
+    ".alive) or 1)",
+    ".ttl) or 1",
+    ".keep_until) or 1",
+    ".fence) or 1) <= UP_TO",
+    "HOLDS, token) or 1)",
+    "lock.fence or 1)",
+    "'^%d+') or 1)",
+    "TICKET or 1,",
+    "lock.ticket) or 1)",
+    "'acquire' and 1 or",
+    "extend(TTL, 1,",
+    "lock.revoked_up_to = '', 1",
+    "2 ^ 53) or 1",
+    "TOMBSTONES, token) or 1)",
+    "deadline > 1",
+    "fields[7] or 1",
+    "and #ARGV or 1",
+    // Fences and tickets count microseconds.
+    "TICKET > 1",
+    "WANTED > 1",
+    "SUPERSEDE > 1",
+    "arrival > 1",
+    "agreed > 1 then",
+    "last > 1",
+    // No ticket is 0.
+    "tonumber(score) <= 0",
+    "tonumber(score) < 1",
+    // The shortest is longer.
+    "HEARTBEAT > 1",
+    // Either way, it is 0.
+    "last >= 0",
+    // Only the first one is used.
+    "HISTORY, 0, 1)[1]",
+    // There is nothing to trim then.
+    "length >= HISTORY_LENGTH then call('LTRIM'",
+    // It is not read, or the position is 1.
+    "return nil, 1",
+    "nominated = nil, 1",
+    // A lock that was never written has no holds.
+    "'(' .. int(now)) or 1",
+    // The expiry is set again.
+    "now - ttl + DAY",
+    // Nobody reads it in this call.
+    "lock.count = 1",
+    // Selecting the database again changes nothing.
+    "ARGV[0] ~= '0'",
+    // The server denied the command, and denies it again.
+    "then return call('RPUSH', mailbox, message and 'look')",
+    "entries.err or",
+    "and call('LRANGE', HISTORY, from, -0)",
+    "return call('ZREMRANGEBYRANK', TOMBSTONES, 1",
+    // No wait is shorter than 1 ms.
+    "math.max(sleep, 0)",
+    // Nothing is revoked again.
+    "<= last_fence() then",
+    // The rest changes nothing then.
+    "lock.live and lock.count == 0",
+    "left <= duration",
+    // They are not equal there.
+    "token >= TOKEN",
+    // Without the fast path, the rest of the script does the same.
+    "own.attempt == '' or TICKET",
+    "lock.count ~= 0 and WANTED == 0",
+    "lock.count == 1 and WANTED == 0",
+    "WANTED == 1 and GENERATION",
+    "guard ~= TOKEN and lock.live",
+    "lock.count == 0 and not lock.ticket",
+    "0) < now then",
+    // Any text means yes.
+    "is_kept_out(position, MODE) and '0'",
+    // Both stand for a free number.
+    "'\\1', '[^",
+    // A lock without holds has no slots.
+    "lock.count >= 0 and call('HGET'",
+    // A day and 1 ms is as good as a day.
+    "guard_left(), 1)",
+    // One call may do a little more.
+    "BATCH / 2) + 1)",
+    "BATCH / 2) - 0)",
+    "QUEUE, 0, BATCH - 0)",
+    "QUEUE, 0, BATCH + 1)",
+    "lock.count >= MAX_LISTED",
+    // The history drops one more.
+    "i >= #batch - HISTORY_LENGTH",
+    "2 * HISTORY_LENGTH - 1)",
 ];
 
-#[derive(Clone)]
 struct Mutant {
     place: String,
     old: String,
@@ -178,8 +175,7 @@ fn mutants() -> Vec<Mutant> {
 
 impl Mutant {
     fn is_equivalent(&self) -> bool {
-        let parts = EQUIVALENT.iter().flat_map(|(parts, _)| *parts);
-        parts.into_iter().any(|part| self.new.contains(part) && !self.old.contains(part))
+        EQUIVALENT.iter().any(|part| self.new.contains(part) && !self.old.contains(part))
     }
 }
 
@@ -200,26 +196,21 @@ fn is_found(mutant: &Mutant) -> bool {
             sandbox.mutation = Some((old, new));
             sandbox.limit_steps();
         });
-        // Most faults are found at once.
-        let (quick, rest) = (0..50, 50..cases().unwrap_or(HISTORIES));
-        quick.for_each(|seed| play(&random::history(seed)));
         stories::all();
         limits::all();
-        rest.for_each(|seed| play(&random::history(seed)));
+        (0..HISTORIES).for_each(|seed| play(&random::history(seed)));
     };
     // The scripts belong to a thread, so each fault gets a new one.
     thread::spawn(move || catch_unwind(AssertUnwindSafe(look)).is_err()).join().unwrap()
 }
 
-/// `RLOCK_MUTANTS` names a part of a place or a line, or nothing for all.
 #[test]
 fn the_histories_find_faults_in_the_scripts() {
-    let Ok(wanted) = env::var("RLOCK_MUTANTS") else { return };
+    if env::var("RLOCK_MUTANTS").is_err() {
+        return;
+    }
     std::panic::set_hook(Box::new(|_| {}));
-    let is_wanted =
-        |mutant: &Mutant| mutant.place.contains(&wanted) || mutant.new.contains(&wanted);
-    let wanted = mutants().into_iter().filter(is_wanted);
-    let mutants: Vec<_> = wanted.filter(|mutant| !mutant.is_equivalent()).collect();
+    let mutants: Vec<_> = mutants().into_iter().filter(|it| !it.is_equivalent()).collect();
     let (next, found) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|threads| {
         for _ in 0..2 {

@@ -7,16 +7,9 @@ use rlock::rules::{Kind, Mode, Outcome, Revocation, Slot};
 
 /// The history with this seed.
 pub(super) fn history(seed: u64) -> Vec<Step> {
+    use Flavor::*;
     let mut dice = Dice { random: Random(seed), flavor: Flavor::Mixed };
-    dice.flavor = dice.one_of(&[
-        Flavor::Mixed,
-        Flavor::Mixed,
-        Flavor::Owned,
-        Flavor::Quorum,
-        Flavor::Plain,
-        Flavor::Slots,
-        Flavor::Crowd,
-    ]);
+    dice.flavor = dice.one_of(&[Mixed, Mixed, Owned, Quorum, Plain, Slots, Crowd]);
     let mut steps = Vec::new();
     // Enough to fill the history of the lock.
     for _ in 0..dice.sometimes(10, |dice| 10 + dice.below(20)).unwrap_or(0) {
@@ -188,7 +181,8 @@ impl Dice {
             21..26 => Step::Release(self.client(), self.outcome()),
             26..28 => Step::Leave(self.client(), self.percent(50)),
             28 => Step::Revoke(self.revocation(), self.below(3) as u8),
-            29..31 => Step::Remove(self.client(), self.revocation()),
+            29 => Step::Remove(self.client(), self.revocation()),
+            30 => Step::Late(Box::new(Step::Remove(self.client(), self.revocation()))),
             31..34 => Step::PassTo(self.below(3) as u8, self.percent(50)),
             34..37 => {
                 let longest = self.one_of(&[50, 50, 3_000, 3_000, 20_000, 20_000, 100_000]);

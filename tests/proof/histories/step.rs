@@ -26,7 +26,7 @@ pub(super) enum Step {
     Late(Box<Step>),
     /// How many of the latest holds the caller has not seen.
     Revoke(Revocation, u8),
-    /// Takes a client out of the lock.
+    /// Takes a client out of the lock; if late, one that has released it.
     Remove(u8, Revocation),
     Pass(u64),
     /// To the end of the lease of the first, second ... hold, or of the presumed life of a waiter,
@@ -51,12 +51,13 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether it succeeds while the memory of the server is full. A renewal does if it has a hold.
+    /// Whether it succeeds while the memory of the server is full. A renewal does only if it has a
+    /// hold.
     pub(super) fn needs_no_memory(&self) -> bool {
         use Step::*;
         match self {
-            Late(step) => matches!(**step, Release(..) | Leave(..)),
-            Renew(..) | Release(..) | Leave(..) | LeaveEarly(_) | Revoke(..) | Remove(..) => true,
+            Late(step) => step.needs_no_memory(),
+            Release(..) | Leave(..) | LeaveEarly(_) | Revoke(..) | Remove(..) => true,
             _ => false,
         }
     }

@@ -155,7 +155,7 @@ a released hold is not reinstated
 a hold that is cooling can be removed
     a waits at-least:20000
     a releases = Cooling a
-    remove a = Free
+    late remove a = Free
 
 a renewal under exec never shortens the lease
     a waits = Granted

@@ -172,15 +172,12 @@ impl Redis {
                 let value = |field: &&[u8]| hash.get(*field).cloned().map_or(Value::Nil, bulk);
                 Ok(Value::Array(fields.iter().map(value).collect()))
             }
-            [b"HSET", key, pairs @ ..] => {
+            [b"HSET", key, pairs @ ..] if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
                 let hash = self.hash_mut(key)?;
-                let (pairs @ [_, ..], []) = pairs.as_chunks::<2>() else {
-                    return Err("ERR wrong number of arguments".into());
-                };
-                let is_new = |[field, value]: &&[&[u8]; 2]| {
-                    hash.insert(field.to_vec(), value.to_vec()).is_none()
-                };
-                count(pairs.iter().filter(is_new).count())
+                let before = hash.len();
+                let (pairs, _) = pairs.as_chunks::<2>();
+                hash.extend(pairs.iter().map(|[field, value]| (field.to_vec(), value.to_vec())));
+                count(hash.len() - before)
             }
             [b"HDEL", key, fields @ ..] if !fields.is_empty() => {
                 let hash = self.hash_mut(key)?;
@@ -228,9 +225,8 @@ impl Redis {
                 let before = zset.len();
                 zset.retain(|(_, other)| other != member);
                 let is_new = zset.len() == before;
-                let at =
-                    zset.partition_point(|(other, name)| (*other, &name[..]) < (score, member));
-                zset.insert(at, (score, member.to_vec()));
+                zset.push((score, member.to_vec()));
+                zset.sort();
                 count(usize::from(is_new))
             }
             [b"ZREM", key, members @ ..] if !members.is_empty() => {

@@ -1,7 +1,7 @@
 //! Runs scripts as Redis does: in its sandbox, and with its conversions.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use mlua::debug::Debug;
@@ -11,13 +11,13 @@ use mlua::{
 use redis::Value;
 use sha1_smol::Sha1;
 
-use super::redis::{Bytes, Redis};
+use super::redis::Redis;
 
 /// A server in the process of the test.
 pub(crate) struct Sandbox {
     lua: Lua,
     /// By their hashes.
-    scripts: HashMap<Bytes, Script>,
+    scripts: HashMap<String, Script>,
     pub(crate) redis: Rc<RefCell<Redis>>,
     /// The hash of the script and the number of each line that was reached, if a test asks for them.
     reached: Rc<RefCell<HashSet<(String, usize)>>>,
@@ -28,14 +28,9 @@ pub(crate) struct Sandbox {
 }
 
 struct Script {
-    /// The request.
-    title: &'static str,
     source: String,
     function: Function,
 }
-
-/// What no script of Redis can use, of the functions that Lua always has.
-const FORBIDDEN: [&str; 6] = ["dofile", "loadfile", "print", "newproxy", "getfenv", "setfenv"];
 
 /// Makes every use of an undefined global variable an error, as Redis does.
 const STRICT: &str = "
@@ -50,7 +45,6 @@ impl Sandbox {
         let lua = Lua::new_with(libraries, LuaOptions::default()).unwrap();
         let redis: Rc<RefCell<Redis>> = Rc::default();
         let globals = lua.globals();
-        FORBIDDEN.iter().for_each(|name| globals.set(*name, mlua::Nil).unwrap());
         globals.set("redis", commands(&lua, &redis).unwrap()).unwrap();
         globals.set("bit", bits(&lua).unwrap()).unwrap();
         lua.load(STRICT).exec().unwrap();
@@ -64,36 +58,30 @@ impl Sandbox {
         }
     }
 
-    pub(crate) fn has(&self, name: &[u8]) -> bool {
-        self.scripts.contains_key(name)
+    pub(crate) fn has(&self, hash: &str) -> bool {
+        self.scripts.contains_key(hash)
     }
 
     /// Compiles a script.
-    pub(crate) fn load(
-        &mut self,
-        hash: &[u8],
-        title: &'static str,
-        source: &str,
-    ) -> Result<(), String> {
+    pub(crate) fn load(&mut self, hash: &str, source: &str) {
         let line = |line| match &self.mutation {
             Some((old, new)) if old == line => new.as_str(),
             _ => line,
         };
         let source = source.lines().map(line).collect::<Vec<_>>().join("\n");
-        let chunk = self.lua.load(&source).set_name(format!("={}", String::from_utf8_lossy(hash)));
-        let function = chunk.into_function().map_err(|error| error.to_string())?;
-        self.scripts.insert(hash.to_vec(), Script { title, source, function });
-        Ok(())
+        let chunk = self.lua.load(&source).set_name(format!("={hash}"));
+        let function = chunk.into_function().unwrap();
+        self.scripts.insert(hash.to_owned(), Script { source, function });
     }
 
     /// Runs a script that was loaded. The first error ends it, as on a server.
     pub(crate) fn run(
         &self,
-        name: &[u8],
+        hash: &str,
         keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Result<Value, String> {
-        let (script, globals) = (&self.scripts[name].function, self.lua.globals());
+        let (script, globals) = (&self.scripts[hash].function, self.lua.globals());
         for (name, words) in [("KEYS", keys), ("ARGV", arguments)] {
             let words = words.iter().map(|word| self.lua.create_string(word).unwrap());
             globals.raw_set(name, self.lua.create_sequence_from(words).unwrap()).unwrap();
@@ -116,18 +104,19 @@ impl Sandbox {
         self.lua.set_hook(HookTriggers::EVERY_LINE, note).unwrap();
     }
 
-    /// The lines with code that were not reached since then.
-    pub(crate) fn lines_not_reached(&self) -> BTreeSet<String> {
-        let (mut missed, reached) = (BTreeSet::new(), self.reached.borrow());
-        for (hash, Script { title, source, .. }) in &self.scripts {
-            let hash = str::from_utf8(hash).unwrap();
-            for (number, line) in (1..).zip(source.lines()).filter(|(_, line)| has_code(line)) {
-                if !reached.contains(&(hash.to_owned(), number)) {
-                    missed.insert(format!("{title}: {line}"));
-                }
+    /// The lines with code that no script has reached since then. Scripts share lines: two are the
+    /// same if the lines before them are.
+    pub(crate) fn lines_not_reached(&self) -> Vec<String> {
+        let (mut lines, reached) = (BTreeMap::new(), self.reached.borrow());
+        for (hash, Script { source, .. }) in &self.scripts {
+            let source: Vec<_> = source.lines().collect();
+            for (before, pair) in (1..).zip(source.windows(2)) {
+                let is_reached = reached.contains(&(hash.clone(), before + 1));
+                *lines.entry(pair.to_vec()).or_insert(false) |= is_reached || !has_code(pair[1]);
             }
         }
-        missed
+        let missed = lines.into_iter().filter(|(_, is_reached)| !is_reached);
+        missed.map(|(pair, _)| pair[1].to_owned()).collect()
     }
 
     /// From now on, a script that takes more than a million steps fails, because it may never end.
@@ -199,9 +188,6 @@ fn word(value: &mlua::Value) -> Option<Vec<u8>> {
     match value {
         mlua::Value::String(text) => Some(text.as_bytes().to_vec()),
         mlua::Value::Integer(number) => Some(number.to_string().into_bytes()),
-        mlua::Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => {
-            Some((*number as i64).to_string().into_bytes())
-        }
         _ => None,
     }
 }
@@ -217,11 +203,8 @@ fn converted(lua: &Lua, value: Value) -> mlua::Result<mlua::Value> {
             let values: Vec<_> = values.collect::<mlua::Result<_>>()?;
             mlua::Value::Table(lua.create_sequence_from(values)?)
         }
-        status => {
-            let table = lua.create_table()?;
-            table.set("ok", if status == Value::Okay { "OK" } else { "?" })?;
-            mlua::Value::Table(table)
-        }
+        // A status, at which no script looks.
+        _ => mlua::Value::Table(lua.create_table()?),
     })
 }
 

@@ -6,7 +6,7 @@ use redis::Arg;
 use rlock::report::Diagnostic;
 use rlock::rules::{Failure, UserMessage};
 use rlock::store::Interrupt;
-use rlock::store::server::scripts::{self, Call, Script};
+use rlock::store::server::scripts::Call;
 use rlock::store::server::topology::Topology;
 use rlock::store::server::{Node, RedisStore, Reply};
 
@@ -16,16 +16,6 @@ use super::sandbox::Sandbox;
 /// How many holds or waiters one call drops or admits at most: few, so that short histories exceed
 /// it.
 pub(crate) const BATCH: usize = 3;
-
-const SCRIPTS: [(&str, Script); 7] = [
-    ("acquire", scripts::ACQUIRE),
-    ("renew", scripts::RENEW),
-    ("release", scripts::RELEASE),
-    ("leave", scripts::LEAVE),
-    ("revoke", scripts::REVOKE),
-    ("remove", scripts::REMOVE),
-    ("inspect", scripts::INSPECT),
-];
 
 thread_local! {
     /// Lua stays on one thread.
@@ -68,17 +58,15 @@ impl Server for Shim {
     fn run(&mut self, call: &Call) -> Result<Reply, Failure> {
         let command = call.command(false, false);
         let words = words_of(&command);
-        if !Self::with(|sandbox| sandbox.has(words[1])) {
+        let hash = str::from_utf8(words[1]).unwrap();
+        if !Self::with(|sandbox| sandbox.has(hash)) {
             let whole = call.command(true, false);
-            let source = str::from_utf8(words_of(&whole)[1]).unwrap();
-            let title = SCRIPTS.iter().find(|(_, script)| script.source() == source).unwrap().0;
-            let load =
-                |sandbox: &mut Sandbox| sandbox.load(words[1], title, &in_small_batches(source));
-            Self::with(load).unwrap();
+            let source = in_small_batches(str::from_utf8(words_of(&whole)[1]).unwrap());
+            Self::with(|sandbox| sandbox.load(hash, &source));
         }
         let count: usize = str::from_utf8(words[2]).unwrap().parse().unwrap();
         let (keys, arguments) = words[3..].split_at(count);
-        match Self::with(|sandbox| sandbox.run(words[1], keys, arguments)) {
+        match Self::with(|sandbox| sandbox.run(hash, keys, arguments)) {
             Ok(value) => Ok(Reply { value, repeated: false, unconfirmed: None }),
             Err(error) => Err(Failure::Unavailable(UserMessage::new(error))),
         }

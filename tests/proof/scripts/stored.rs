@@ -55,7 +55,9 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         (if waiter.next { ticket - NEXT_OFFSET } else { ticket }, waiter.token.clone())
     });
     let marks = lock.tombstones.iter().map(|mark| (mark.until as i64, mark.token.clone()));
-    let history = lock.history.iter().map(|entry| String::from(entry.clone()).into());
+    // An operator without a reason has no tab there.
+    let entries = lock.history.iter().map(|entry| String::from(entry.clone()));
+    let history = entries.map(|entry| entry.replace("\t\n", "\n").into());
     let side_keys = [
         ("state", Data::Hash(state.filter(|(_, value)| !value.is_empty()).collect())),
         ("holds", sorted(holds)),
@@ -105,13 +107,12 @@ pub(crate) fn facts(keys: &Keys, key: &Key, now: u64) -> Vec<String> {
         let details = details(&token, &ONLY_OF_HOLDS).join("\n");
         facts.push(format!("{token} waits at {ticket}: {details}"));
     }
-    for mark in tombstones(keys, key).into_iter().filter(|mark| mark.until >= now) {
-        facts.push(format!("{} is over until {}", mark.token, mark.until));
+    for (until, token) in zset(keys, key, "tombstones").filter(|(until, _)| *until as u64 >= now) {
+        facts.push(format!("{token} is over until {until}"));
     }
     if let Some(Data::List(entries)) = data("history") {
-        // An operator without a reason may have an empty one.
-        let entries = entries.iter().map(|entry| text(entry).replace("\t\n", "\n"));
-        facts.extend((0..).zip(entries).map(|(at, entry)| format!("history {at}: {entry}")));
+        let entries = (0..).zip(entries);
+        facts.extend(entries.map(|(at, entry)| format!("history {at}: {}", text(entry))));
     }
     for (name, value) in state {
         let value = trimmed(value);
