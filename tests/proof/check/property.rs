@@ -28,6 +28,10 @@ pub(super) enum Property {
     WhatIsOverStaysOver,
     /// No waiter gives up, and not all that came together lose.
     SomebodyWins,
+    /// A nomination does not last longer than the claim window.
+    ANominationLapses,
+    /// No waiter is believed alive because of another client.
+    EachProvesItsOwnLife,
     /// Nothing is left when all have ended.
     NothingIsLeft,
     /// From each state, a way leads to the end.

@@ -324,11 +324,7 @@ fn between<'z>(
 }
 
 fn listed(members: &[(i64, Bytes)], options: &[&[u8]]) -> Reply {
-    let with_scores = match options {
-        [] => false,
-        [b"WITHSCORES"] => true,
-        _ => return Err("ERR syntax error".into()),
-    };
+    let with_scores = options == [b"WITHSCORES"];
     let words = members.iter().flat_map(|(score, member)| {
         let score = with_scores.then(|| bulk(score.to_string()));
         [bulk(member.clone())].into_iter().chain(score)

@@ -123,11 +123,12 @@ impl Play for World {
         let request = &self.course.scope.clients[index].request;
         let server = &mut self.servers[member];
         let line = &mut server.lines[index];
+        let mut revives = false;
         match turn.action {
             Action::Start => self.start_client(index),
             Action::Execute => {
                 let sent = line.requests.remove(0);
-                server.execute(index, request, &sent);
+                revives = server.execute(index, request, &sent);
             }
             Action::Read => self.read_reply(index, member),
             Action::Wake => self.hear(index, member),
@@ -140,7 +141,7 @@ impl Play for World {
             }
             Action::ExecuteLate => {
                 let sent = line.late.remove(0);
-                server.execute(index, request, &sent);
+                revives = server.execute(index, request, &sent);
             }
             Action::LoseLate => line.late.clear(),
             Action::Thaw => server.state = State::Up,
@@ -164,6 +165,9 @@ impl Play for World {
             Action::Fault('e') => server.clock -= TICK_MILLIS,
             Action::Tick => self.tick(),
             action => panic!("{action:?} does not occur with a quorum"),
+        }
+        if revives {
+            self.course.breaks(Property::EachProvesItsOwnLife);
         }
     }
 

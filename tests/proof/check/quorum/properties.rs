@@ -7,7 +7,9 @@ use crate::check::property::{
     Property, is_in_use, is_something_left, rivals_run, slots_are_mixed_up,
 };
 use crate::check::search::Play;
+use crate::check::time::TICK_MILLIS;
 use rlock::rules::Mode;
+use rlock::rules::model::lock::{CLAIM_WINDOW, Waiter};
 use rlock::rules::quorum::majority;
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
@@ -26,6 +28,7 @@ pub(super) fn broken_in(world: &World) -> Option<Property> {
         (Property::EachHolderHasItsSlot, are_mixed_up),
         (Property::TheNewestWins, not_the_newest(world)),
         (Property::SomebodyWins, nobody_wins(world)),
+        (Property::ANominationLapses, a_nomination_lasts(world)),
         (Property::WhatIsOverStaysOver, is_back(world)),
         (Property::NothingIsLeft, world.is_end() && world.servers.iter().any(is_left)),
     ])
@@ -57,6 +60,17 @@ fn nobody_wins(world: &World) -> bool {
     let waits = |client: usize| !scope.clients[client].has('n');
     let mut all = 0..world.clients.len();
     all.clone().all(has_lost) || all.any(|client| waits(client) && has_lost(client))
+}
+
+/// A nomination lasts longer than the claim window, although the waiter has not asked again. A clock
+/// that is set back prolongs it.
+fn a_nomination_lasts(world: &World) -> bool {
+    let longest = CLAIM_WINDOW + u64::from(world.course.used('e')) * TICK_MILLIS;
+    world.servers.iter().any(|Server { lock, clock, .. }| {
+        let is_nominated = |waiter: &&Waiter| lock.nominated.contains(&waiter.token);
+        let mut nominated = lock.queue.iter().filter(is_nominated);
+        nominated.any(|waiter| waiter.alive > clock + longest)
+    })
 }
 
 /// A client has ended, although not by a crash, all that it sent has arrived, and yet its token is in

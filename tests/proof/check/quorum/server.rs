@@ -87,7 +87,9 @@ impl Server {
     }
 
     /// Executes a request of a client, and puts the reply under way if the client awaits it.
-    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) {
+    /// Returns whether another client is now believed alive for longer than before.
+    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
+        let before = self.lock.queue.clone();
         let mut calls = Calls { lock: &mut self.lock, now: self.clock };
         let line = &mut self.lines[client];
         match sent.what {
@@ -106,6 +108,10 @@ impl Server {
             }
         }
         self.deliver_mail();
+        self.lock.queue.iter().any(|waiter| {
+            let mut others = before.iter().filter(|old| old.token != request.token.as_str());
+            others.any(|old| old.token == waiter.token && old.alive < waiter.alive)
+        })
     }
 
     /// Renews a hold, if the server answers.
