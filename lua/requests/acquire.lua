@@ -211,6 +211,8 @@ if lock.cleanup_pending then return { 'again' } end
 redis.call('DEL', MAIL)
 position = redis.call('ZRANK', QUEUE, TOKEN) + 1
 if entered or is_nominated(TOKEN) then
+  -- admit() may have granted the slot to a waiter.
+  if SLOT and is_taken(taken_slots(), SLOT) then return { 'busy', brief_view() } end
   if WANTED > 0 then return take(owner) end
   local terms = nomination(position)
   return { 'proposed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), terms, '' }

@@ -13,6 +13,11 @@ impl Transaction<'_> {
         taken
     }
 
+    /// Whether one of these holds has the wanted number, if a number is wanted.
+    pub fn is_taken(&self, wanted: Option<Slot>) -> bool {
+        wanted.is_some_and(|slot| self.taken_slots().contains(&slot))
+    }
+
     /// The wanted number, or else the lowest free one; `None` in another mode.
     pub fn next_slot(&self, wanted: Option<Slot>) -> Option<Slot> {
         self.lock.mode.and_then(Mode::slots)?;

@@ -129,6 +129,13 @@ a reinstated holder shows its number and does not free that of another one
     d waits slots:2 ttl:60000 = Granted
     slots = 1 2
 
+a slot that a waiter gets first is not granted to one of a quorum
+    a waits shared ttl:1000 = Granted
+    b waits slots:2 = Queued 1
+    pass 1001
+    c waits slots:2 ticket:1 fence:0 slot:1 = Busy  # This request admits the waiter.
+    slots = 1
+
 a slot that a waiter gets first is not restored to another holder
     f waits fence:-216 proposes
     b waits slots:2 next

@@ -91,8 +91,7 @@ impl Transaction<'_> {
             return Verdict::Again;
         }
         // One of several servers is asked for a slot that another token has here.
-        let is_taken = slot.is_some_and(|slot| self.taken_slots().contains(&slot));
-        if is_taken && self.valid_hold(token).is_none() {
+        if self.valid_hold(token).is_none() && self.is_taken(slot) {
             return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
@@ -253,7 +252,7 @@ impl Transaction<'_> {
 
     /// The verdict of one of several servers.
     fn place(&mut self, request: &Request, waiter: Waiter, enters: bool) -> Verdict {
-        let ((Fence(wanted), _), ticket) = request.wanted();
+        let ((Fence(wanted), slot), ticket) = request.wanted();
         let token = request.token.as_str();
         let (position, ticket) = self.enqueue(ticket, waiter.clone());
         let (head, nominated) = self.admit(token);
@@ -268,6 +267,10 @@ impl Transaction<'_> {
             Verdict::Proposed(Proposal { view, position, sleep, ticket, nominated, kept_out })
         };
         if enters || self.is_nominated(token) {
+            // `admit` may have granted the slot to a waiter.
+            if self.is_taken(slot) {
+                return Verdict::Answer(Answer::Busy(self.brief_view()));
+            }
             if wanted > 0 {
                 return self.take(request, waiter);
             }
