@@ -183,6 +183,20 @@ fn a_command_that_ends_during_a_renewal_keeps_its_status_and_its_lock_is_release
 }
 
 #[test]
+fn waiting_for_a_command_that_ignores_sigterm_uses_no_cpu() {
+    let server = Server::start();
+    let script = "TIMEFORMAT=%U+%S; time $rlock exec --ttl 3s L bash -c \
+        'trap \"\" TERM; echo READY; read _ <> <(:)'";
+    let first = Running::start(&mut server.program("bash -c", script)).prints_first("READY");
+    server.revoke("L");
+    let told = first.end().exits(76).err();
+    let times = told.lines().last().unwrap().split('+');
+    let seconds: f64 = times.map(|time| time.parse::<f64>().unwrap()).sum();
+    // It is killed a second after SIGTERM.
+    assert!(seconds < 0.5, "{seconds} s of CPU time");
+}
+
+#[test]
 fn a_server_out_of_memory_still_renews_releases_and_hands_over() {
     let server = Server::start();
     let tokens = [(); 2].map(|()| acquire(&server, &["--reentrant", "--owner", "me"], "twice"));

@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
@@ -135,6 +136,22 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     assert_eq!(client.end().status.signal(), Some(libc::SIGTERM));
     drop(turn);
     local.run("exec -n L true").exits(0);
+}
+
+#[test]
+fn a_client_outwaits_other_processes_as_long_as_they_change_the_state() {
+    let local = Server::local();
+    local.run("exec L true");
+    let turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
+    let mut client = local.starts("exec --io-timeout 4s L", "true");
+    for _ in 0..5 {
+        // Together, longer than the client waits for a process that is stopped.
+        thread::sleep(Duration::from_secs(1));
+        turn.set_modified(SystemTime::now()).unwrap();
+    }
+    assert!(client.process.is_running());
+    drop(turn);
+    client.end().exits(0);
 }
 
 #[test]

@@ -39,6 +39,18 @@ fn a_new_head_listens_for_its_grant_and_asks_in_one_flight() {
 }
 
 #[test]
+fn a_renewal_is_one_flight_on_the_same_connection() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let mut first = Client::of(proxy.url()).holder("-v --ttl 3s L");
+    first.told("] renewed for");
+    let before = proxy.flights();
+    first.told("] renewed for");
+    assert_eq!((proxy.flights(), proxy.connections()), (before + 1, 1));
+    first.finish().exits(0);
+}
+
+#[test]
 fn an_uncontended_exec_sends_two_scripts_and_nothing_else() {
     let server = Server::start();
     server.run("exec L true");
