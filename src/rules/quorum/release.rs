@@ -43,3 +43,66 @@ pub fn decide_release(votes: &Votes<Release>, maybe_released: bool) -> ReleaseDe
 fn is_not_held(release: &Release) -> bool {
     matches!(release, Release::NotHeld(_))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Failure, Reason};
+
+    /// What each member answered: `r` released, `u` unknown, `n` not held, `f` failed, `-` nothing.
+    fn votes(answers: &str) -> Votes<Release> {
+        let vote = |answer| match answer {
+            'r' => Some(Ok(Release::Released)),
+            'u' => Some(Ok(Release::Unknown)),
+            'n' => Some(Ok(Release::NotHeld(Reason::unknown()))),
+            'f' => Some(Err(Failure::Interrupted { sent: false })),
+            _ => None,
+        };
+        Votes { votes: answers.chars().map(vote).collect(), asked: vec![true; answers.len()] }
+    }
+
+    #[test]
+    fn a_majority_decides_a_release() {
+        for (answers, is_decided, expected) in [
+            ("rr-", true, Some(Release::Released)),
+            ("ru-", true, Some(Release::Released)),
+            ("uu-", true, Some(Release::Unknown)),
+            ("rn-", false, Some(Release::Released)),
+            ("rnf", false, Some(Release::Released)),
+            ("nn-", true, Some(Release::NotHeld(Reason::unknown()))),
+            ("r--", false, None),
+            ("nff", false, None),
+            ("rr---", false, None),
+            ("nnn--", true, Some(Release::NotHeld(Reason::unknown()))),
+            ("rnn--", false, Some(Release::Released)),
+        ] {
+            let votes = votes(answers);
+            assert_eq!(is_release_decided(&votes), is_decided, "{answers}");
+            let decided = match decide_release(&votes, false) {
+                ReleaseDecision::Decided(release) => Some(release),
+                ReleaseDecision::TooFew { .. } => None,
+            };
+            assert_eq!(decided, expected, "{answers}");
+        }
+    }
+
+    #[test]
+    fn a_release_that_may_have_taken_effect_is_not_reported_as_not_held() {
+        for (answers, before, maybe) in [
+            ("rff", false, true),
+            ("uff", false, false),
+            ("uf-", false, true),
+            ("fff", false, false),
+            ("fff", true, true),
+        ] {
+            let decision = decide_release(&votes(answers), before);
+            let ReleaseDecision::TooFew { answered, maybe_released } = decision else {
+                panic!("{answers}");
+            };
+            let all = answers.chars().filter(|answer| !"f-".contains(*answer)).count();
+            assert_eq!((answered, maybe_released), (all, maybe), "{answers}");
+        }
+        let decision = decide_release(&votes("nn-"), true);
+        assert!(matches!(decision, ReleaseDecision::Decided(Release::Unknown)));
+    }
+}

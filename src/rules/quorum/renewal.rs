@@ -71,3 +71,52 @@ fn held_in(votes: &Votes<Renewal>) -> Option<Held> {
 fn has(renewal: &Renewal, held: Option<Held>) -> bool {
     matches!(renewal, Renewal::Renewed { slot, .. } if held.is_some_and(|held| held.1 == *slot))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Failure, Fence, Slot};
+
+    /// What each member answered: a digit for a renewal of that slot, for so many seconds, `n` not
+    /// held, `f` failed, `-` nothing.
+    fn votes(answers: &str) -> Votes<Renewal> {
+        let vote = |answer: char| match answer {
+            'n' => Some(Ok(Renewal::NotHeld(Reason::unknown()))),
+            'f' => Some(Err(Failure::Interrupted { sent: false })),
+            '-' => None,
+            digit => {
+                let slot = digit.to_digit(10).and_then(Slot::new);
+                let left = Duration::from_secs(slot.map_or(0, Slot::get).into());
+                Some(Ok(Renewal::Renewed { left, fence: Fence(7), slot }))
+            }
+        };
+        Votes { votes: answers.chars().map(vote).collect(), asked: vec![true; answers.len()] }
+    }
+
+    #[test]
+    fn a_majority_with_the_same_slot_decides_a_renewal() {
+        for (answers, is_decided, expected) in [
+            ("11-", true, "renewed 1 []"),
+            ("1n1", true, "renewed 1 [1]"),
+            ("121", true, "renewed 1 [1]"),
+            ("1--", false, "too few 1 []"),
+            ("1nf", false, "too few 1 [1]"),
+            ("1fff-", false, "too few 1 []"),
+            ("nn-", true, "not held"),
+            ("n12", true, "not held"),
+            ("nnn11", true, "not held"),
+            ("nn11-", false, "too few 2 [0, 1]"),
+        ] {
+            let votes = votes(answers);
+            assert_eq!(is_renewal_decided(&votes), is_decided, "{answers}");
+            let decided = match decide_renewal(&votes) {
+                RenewalDecision::Renewed { left, lost, .. } => {
+                    format!("renewed {} {lost:?}", left.as_secs())
+                }
+                RenewalDecision::NotHeld(_) => "not held".into(),
+                RenewalDecision::TooFew { renewed, lost } => format!("too few {renewed} {lost:?}"),
+            };
+            assert_eq!(decided, expected, "{answers}");
+        }
+    }
+}

@@ -164,6 +164,56 @@ fn a_hold_with_another_fence_does_not_count() {
 }
 
 #[test]
+fn each_leap_past_a_larger_fence_is_twice_as_long_as_the_one_before() {
+    let mut play = Play::begin(false, [0; 3]);
+    play.replies([0, 1, 2], || nominated(10));
+    let (mut largest, mut leaps) = (10, Vec::new());
+    for _ in 0..3 {
+        let asked = play.asked().into_iter().find_map(|(_, part)| match part {
+            QuorumOp::Commit(None, (fence, None)) => Some(fence.0),
+            _ => None,
+        });
+        leaps.push(asked.unwrap() - largest);
+        largest = asked.unwrap() + 1_000;
+        play.reply(0, granted(asked.unwrap()));
+        play.replies([1, 2], || granted(largest));
+    }
+    assert!((leaps[1] * 2..=leaps[1] * 2 + 1).contains(&leaps[2]), "{leaps:?}");
+    assert!(leaps[1] < 256, "{leaps:?}");
+}
+
+#[test]
+fn a_hold_with_a_smaller_fence_is_given_up_and_asked_for_again() {
+    let mut play = Play::begin(false, [0; 3]);
+    play.replies([0, 1, 2], || nominated(10));
+    play.reply(0, granted(10));
+    play.reply(1, granted(8));
+    play.reply(2, failed());
+    let restated = QuorumOp::Propose(Some(Ticket(10)));
+    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, restated)));
+}
+
+#[test]
+fn a_fence_that_too_many_refuse_ends_the_request_at_once() {
+    let behind = || Reply::Behind(Duration::from_millis(DAY), ServerTime(0));
+    let mut play = Play::begin(false, [0; 3]);
+    play.replies([0, 1, 2], || nominated(10));
+    play.reply(0, granted(10));
+    play.reply(1, behind());
+    assert!(play.waits(), "the third may have a vote: {:?}", play.step);
+    play.reply(2, failed());
+    assert_eq!(play.step, Step::End(End::TooFew(1)));
+    // Two that do not refuse are a majority.
+    let mut play = Play::begin(false, [0; 3]);
+    play.replies([0, 1, 2], || nominated(10));
+    play.reply(0, behind());
+    play.reply(1, granted(10));
+    play.reply(2, proposal(10, None, free()));
+    let restated = QuorumOp::Propose(Some(Ticket(10)));
+    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, restated)));
+}
+
+#[test]
 fn a_member_that_has_not_answered_may_show_which_clock_is_wrong() {
     let mut play = Play::begin(false, [0; 5]);
     let far = 2 * DAY * 1_000;
