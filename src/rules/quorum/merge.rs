@@ -179,7 +179,7 @@ fn combined(same: &[&Holder], servers: usize) -> Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{ClientInfo, Mode, Skipped};
+    use crate::rules::{ClientInfo, Fence, Mode, Skipped, Slot};
     use std::time::Duration;
 
     /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has
@@ -269,5 +269,67 @@ mod tests {
         assert_eq!(merged.ttl, Some(Duration::from_secs(7)));
         assert_eq!(merged.skipped.map(|skipped| skipped.count), Some(3));
         assert_eq!(merged.history[0].waited, waited);
+    }
+
+    /// A server with these holds: of whom, in which slot, how many seconds are left, and whether it
+    /// is held, revoked or cooling. `x` is another tool's.
+    fn server(holds: &str) -> View {
+        if holds == "x" {
+            return View { state: State::Foreign, ..View::default() };
+        }
+        let hold = |word: &str| {
+            let parts: Vec<&str> = word.split('/').collect();
+            let [id, slot, left, state] = parts[..] else { panic!("{word}") };
+            Holder {
+                id: id.into(),
+                slot: slot.parse().ok().and_then(Slot::new),
+                deadline: ServerTime(left.parse::<u64>().unwrap() * 1_000),
+                fence: Fence(left.parse().unwrap()),
+                state: match state {
+                    "h" => HoldState::Held,
+                    "r" => HoldState::Revoked,
+                    _ => HoldState::Cooling,
+                },
+                ..Holder::default()
+            }
+        };
+        View { holders: holds.split_whitespace().map(hold).collect(), ..View::default() }
+    }
+
+    #[test]
+    fn a_holder_counts_for_as_long_as_enough_servers_have_it() {
+        for (answers, servers, lenient, expected) in [
+            (&["a/0/10/h", "a/0/20/h", "a/0/30/h"][..], 3, false, "Held 20s a Held"),
+            (&["a/0/10/h", "a/0/20/h", ""], 3, false, "Held 10s a Held"),
+            (&["a/0/10/h", "", ""], 3, false, "Free"),
+            (&["a/0/10/h", "", ""], 3, true, "Held 10s a Held"),
+            (&["a/0/10/h", "b/0/20/h", "a/0/30/h"], 3, true, "Held 10s a Held"),
+            // Those without an answer may have it.
+            (&["a/0/10/h", ""], 3, false, "Held 10s a Held"),
+            (&["a/0/10/h", "", ""], 5, false, "Held 10s a Held"),
+            (&["a/0/10/h", "", "", ""], 5, false, "Free"),
+            // One token may have another slot on a minority.
+            (&["a/1/10/h", "a/1/20/h", "a/2/30/h"], 3, false, "Held 10s a Held"),
+            (&["a/1/10/h b/2/40/h", "a/1/20/h b/2/50/h"], 3, false, "Held 40s a Held b Held"),
+            (&["a/0/10/h", "a/0/20/r", "a/0/30/r"], 3, false, "Revoked 20s a Revoked"),
+            (&["a/0/10/h", "a/0/20/h", "a/0/30/r"], 3, false, "Held 20s a Held"),
+            (&["a/0/10/c", "a/0/20/c", "a/0/30/h"], 3, false, "Cooling 20s a Cooling"),
+            (&["a/0/10/c", "a/0/20/c", "a/0/30/r"], 3, false, "Revoked 20s a Revoked"),
+            (&["x", "x", ""], 3, false, "Foreign"),
+            (&["x", "", ""], 3, false, "Free"),
+            (&["x", "", ""], 3, true, "Foreign"),
+            (&["x", ""], 3, false, "Foreign"),
+            (&["x", "", ""], 5, false, "Foreign"),
+        ] {
+            let views: Vec<View> = answers.iter().map(|holds| server(holds)).collect();
+            let merged = merge(&views, servers, lenient);
+            let mut shown = format!("{:?}", merged.state);
+            shown += &merged.ttl.map_or(String::new(), |left| format!(" {}s", left.as_secs()));
+            for holder in &merged.holders {
+                shown += &format!(" {} {:?}", holder.id, holder.state);
+            }
+            assert_eq!(shown, expected, "{answers:?} of {servers}");
+            assert_eq!(merged.holder_count, merged.holders.len() as u64, "{answers:?}");
+        }
     }
 }
