@@ -136,6 +136,9 @@ mod tests {
         assert!("99999999999999999999".parse::<BoundedDuration>().is_err());
         let message = "5M".parse::<BoundedDuration>().unwrap_err().to_string();
         assert!(message.contains("minutes"), "five months: {message}");
+        let message = "8d".parse::<BoundedDuration>().unwrap_err().to_string();
+        assert!(message.contains("shorter"), "{message}");
+        assert!(is_duration("1m30s") && !is_duration("x"));
     }
 
     #[test]
@@ -146,7 +149,8 @@ mod tests {
 
     #[test]
     fn durations_are_shown_in_at_most_two_units() {
-        let shown = [850, 4_210, 12_300, 133_000].map(|ms| show(Duration::from_millis(ms)));
-        assert_eq!(shown, ["850ms", "4.2s", "12s", "2m13s"]);
+        let shown =
+            [850, 1_000, 4_210, 12_300, 60_000, 133_000].map(|ms| show(Duration::from_millis(ms)));
+        assert_eq!(shown, ["850ms", "1s", "4.2s", "12s", "1m", "2m13s"]);
     }
 }

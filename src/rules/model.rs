@@ -115,3 +115,103 @@ impl Lock {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::lock::{Guard, Hold, LONGEST_TTL, Newest, TOO_FAR, Tombstone, Waiter};
+    use super::*;
+    use crate::rules::{Fence, HistoryEntry, ServerTime};
+
+    /// A lock with one of everything, all at time 50.
+    fn full() -> Lock {
+        let hold = Hold {
+            token: "hold".into(),
+            renewed: Some(50),
+            deadline: 50,
+            keep_until: 50,
+            since: Some(50),
+            ..Hold::default()
+        };
+        let newest = Newest { ticket: 1, token: String::new(), about: String::new() };
+        Lock {
+            guard: Some(Guard { value: "hold".into(), until: Some(50) }),
+            newest: Some(newest),
+            queue: vec![Waiter { token: "waiter".into(), alive: 50, ..Waiter::default() }],
+            holds: vec![hold],
+            history: vec![HistoryEntry::default()],
+            tombstones: vec![Tombstone { token: String::new(), until: 50 }],
+            ..Lock::default()
+        }
+    }
+
+    #[test]
+    fn a_lock_with_a_number_that_is_too_large_is_not_plausible() {
+        let times: &[fn(&mut Lock, u64)] = &[
+            |lock, time| lock.revoked_up_to.at = time,
+            |lock, time| lock.guard.as_mut().unwrap().until = Some(time),
+            |lock, time| lock.tombstones[0].until = time,
+            |lock, time| lock.holds[0].acquired = time,
+            |lock, time| lock.holds[0].deadline = time,
+            |lock, time| lock.holds[0].renewed = Some(time),
+            |lock, time| lock.holds[0].since = Some(time),
+            |lock, time| lock.queue[0].since = time,
+            |lock, time| lock.queue[0].alive = time,
+            |lock, time| lock.history[0].at = ServerTime(time),
+            |lock, time| lock.history[0].acquired = ServerTime(time),
+        ];
+        let fences: &[fn(&mut Lock, u64)] = &[
+            |lock, fence| lock.fence = fence,
+            |lock, fence| lock.revoked_up_to.fence = fence,
+            |lock, ticket| lock.ticket = ticket,
+            |lock, ticket| lock.newest.as_mut().unwrap().ticket = ticket,
+            |lock, fence| lock.holds[0].fence = fence,
+            |lock, fence| lock.history[0].fence = Fence(fence),
+        ];
+        let ttls: &[fn(&mut Lock, u64)] =
+            &[|lock, ttl| lock.holds[0].ttl = ttl, |lock, ttl| lock.queue[0].ttl = ttl];
+        for (kind, set, limit) in [
+            ("time", times, TOO_FAR),
+            ("fence", fences, TOO_FAR * 1_000),
+            ("ttl", ttls, LONGEST_TTL + 1),
+        ] {
+            for (number, set) in set.iter().enumerate() {
+                let mut lock = full();
+                set(&mut lock, limit);
+                assert!(!lock.is_plausible(), "{kind} {number}");
+                set(&mut lock, limit - 1);
+                assert!(lock.is_plausible(), "{kind} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lock_is_unused_once_all_holds_and_waiters_have_ended() {
+        assert!(full().is_unused_since(51));
+        assert!(!full().is_unused_since(50));
+        assert!(!Lock { holds: Vec::new(), ..full() }.is_unused_since(50));
+        assert!(!Lock { queue: Vec::new(), ..full() }.is_unused_since(50));
+    }
+
+    #[test]
+    fn another_clock_moves_the_end_of_each_hold_and_waiter() {
+        let mut lock = full();
+        lock.holds.push(Hold { token: "other".into(), deadline: 10, ..Hold::default() });
+        lock.shift(|token| if token == "other" { 90 } else { 5 });
+        let Hold { renewed, deadline, keep_until, .. } = lock.holds[0];
+        assert_eq!((renewed, deadline, keep_until), (Some(55), 55, 55));
+        assert_eq!((lock.holds[1].deadline, lock.holds[1].keep_until), (100, 0));
+        assert_eq!(lock.queue[0].alive, 55);
+        assert_eq!(lock.guard.unwrap().until, Some(100));
+    }
+
+    #[test]
+    fn the_last_64_marks_are_kept_until_they_end() {
+        let mut lock = Lock::default();
+        let mark = |until: u64| Tombstone { token: until.to_string(), until };
+        lock.tombstones = (1..=100).map(mark).collect();
+        lock.forget_marks(10);
+        assert_eq!(lock.tombstones[0].until, 37);
+        lock.forget_marks(50);
+        assert_eq!(lock.tombstones[0].until, 50);
+    }
+}

@@ -383,3 +383,162 @@ impl fmt::Display for View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock 10 s after its first hold began. Of each hold: how many seconds after that, and how it
+    /// stands. The n-th has the fencing token n.
+    fn held(mode: Mode, holds: &[(u64, HoldState)]) -> View {
+        let hold = |(number, (begun, state)): (u64, &(u64, HoldState))| Holder {
+            id: number.to_string(),
+            acquired: ServerTime(begun * 1_000),
+            fence: Fence(number),
+            state: *state,
+            ..Holder::default()
+        };
+        let holders: Vec<Holder> = (1..).zip(holds).map(hold).collect();
+        View {
+            now: ServerTime(10_000),
+            state: State::of(&holders).unwrap_or_default(),
+            mode: Some(mode),
+            ttl: Some(Duration::from_secs(4)),
+            holder_count: holders.len() as u64,
+            holders,
+            ..View::default()
+        }
+    }
+
+    fn slots(number: u32) -> Mode {
+        Mode::Slots(Slot::new(number).unwrap())
+    }
+
+    #[test]
+    fn a_message_names_the_holder_that_has_held_the_lock_for_longest() {
+        use HoldState::{Cooling, Held, Revoked};
+        let foreign = |ttl| View { state: State::Foreign, ttl, ..View::default() };
+        for (view, shown, age) in [
+            (View::default(), "now free", None),
+            (
+                View { waiter_count: 1, ..View::default() },
+                "about to be granted to an earlier waiter",
+                None,
+            ),
+            (foreign(None), "held by another tool, whose key has no expiry", None),
+            (
+                foreign(Some(Duration::from_secs(3))),
+                "held by another tool, whose key expires in 3s",
+                None,
+            ),
+            (held(Mode::Exclusive, &[(0, Held)]), "held by WHO for 10s", Some(10)),
+            (held(Mode::Shared, &[(5, Held)]), "shared by WHO for 5s", Some(5)),
+            (
+                held(slots(3), &[(5, Held), (2, Held), (6, Held)]),
+                "held by WHO for 8s, and 2 more (of 3 slots)",
+                Some(8),
+            ),
+            // One that still holds it comes first.
+            (
+                held(Mode::Shared, &[(0, Revoked), (5, Held)]),
+                "shared by WHO for 5s, and 1 more",
+                Some(5),
+            ),
+            (
+                held(Mode::Exclusive, &[(0, Revoked)]),
+                "held by WHO for 10s; revoked, free within 4s",
+                Some(10),
+            ),
+            (
+                held(Mode::Exclusive, &[(0, Cooling)]),
+                "released by WHO; kept for another 4s (--at-least)",
+                None,
+            ),
+        ] {
+            let who = ClientInfo::default().to_string();
+            let expected = shown.replace("WHO", &who);
+            assert_eq!(view.to_string(), expected);
+            assert_eq!(view.age().map(|age| age.as_secs()), age, "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_busy_message_says_why_a_request_that_seems_to_fit_does_not() {
+        let others = |mode, waiter_count| View { waiter_count, ..held(mode, &[]) };
+        for (view, asked, told) in [
+            (others(Mode::Shared, 0), Mode::Exclusive, ""),
+            (others(Mode::Exclusive, 1), Mode::Shared, ""),
+            (others(Mode::Exclusive, 1), Mode::Exclusive, ""),
+            (others(Mode::Shared, 0), Mode::Shared, ""),
+            (others(Mode::Shared, 2), Mode::Shared, "; 2 already waiting"),
+            (others(slots(2), 1), slots(2), "; 1 already waiting"),
+            (others(slots(2), 1), slots(3), "; held with --slots 2, but requested with --slots 3"),
+            (
+                others(Mode::Exclusive, 0),
+                slots(3),
+                "; held exclusively, but requested with --slots 3",
+            ),
+            (View::default(), Mode::Shared, ""),
+        ] {
+            assert_eq!(view.mismatch(asked), told, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_revocation_counts_those_that_an_earlier_copy_revoked() {
+        use HoldState::{Cooling, Held};
+        let seen = || held(Mode::Shared, &[(0, Held), (1, Held), (2, Held), (3, Cooling)]);
+        assert_eq!(seen().up_to(Fence(2)).holders.len(), 2);
+        assert_eq!(seen().up_to(Fence(2)).holder_count, 2);
+        let entry = |id: &str, ending| HistoryEntry { id: id.into(), ending, ..Default::default() };
+        // The first one is left, the second was revoked, and the third released itself.
+        let history = [
+            entry("2", Ending::Released),
+            entry("2", Ending::Revoked),
+            entry("3", Ending::Revoked),
+            entry("3", Ending::Released),
+            entry("4", Ending::Released),
+        ];
+        let mut view = seen().up_to(Fence(1));
+        view.add_revoked_earlier(seen().holders, &history);
+        let ids: Vec<&str> = view.holders.iter().map(|holder| holder.id.as_str()).collect();
+        assert_eq!((view.holder_count, &ids[..]), (3, &["1", "2", "4"][..]));
+        let mut view = seen().up_to(Fence(1));
+        view.add_revoked_earlier(seen().holders, &[]);
+        assert_eq!(view.holder_count, 4);
+    }
+
+    #[test]
+    fn a_reason_tells_how_a_hold_ended_as_far_as_known() {
+        let ago = Some(Duration::from_secs(5));
+        let by = || Operator { name: Some("ana@ci-3".into()), reason: Some("OPS-12".into()) };
+        for (reason, told, is_recorded) in [
+            (
+                Reason::new(Some(Ending::Released), ago, Operator::default()),
+                "was released 5s ago",
+                true,
+            ),
+            (Reason::new(Some(Ending::Released), None, Operator::default()), "was released", false),
+            (Reason::new(Some(Ending::Expired), None, Operator::default()), "expired", false),
+            (
+                Reason::new(Some(Ending::Revoked), ago, by()),
+                "was revoked by ana@ci-3 5s ago, reason: OPS-12",
+                true,
+            ),
+            // Only the time of detection is known.
+            (Reason::new(Some(Ending::Deleted), ago, Operator::default()), "was deleted", true),
+            (Reason::unknown(), "was forgotten by the server", false),
+            (Reason::unknown().in_files(), "was deleted with its files", false),
+        ] {
+            assert_eq!(reason.to_string(), told);
+            assert_eq!(reason.is_recorded(), is_recorded, "{told}");
+            assert_eq!(
+                reason.is_known(),
+                !told.contains("with its") && !told.contains("forgotten")
+            );
+            assert_eq!(reason.is_released(), told.starts_with("was released"));
+        }
+        let line = Operator::from_line("ana@ci-3\tOPS-12").to_string();
+        assert_eq!(line, " by ana@ci-3, reason: OPS-12");
+    }
+}

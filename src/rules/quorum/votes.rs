@@ -114,6 +114,8 @@ mod tests {
             votes.votes[..misconfigured].fill(Some(Err(Failure::misconfigured("password", "set"))));
             let failure = votes.too_few([""; 5].into_iter(), 0);
             assert_eq!(failure.is_transient(), is_transient, "{misconfigured}: {failure}");
+            let told = if is_transient { "; free memory" } else { "; set" };
+            assert!(failure.to_string().ends_with(told), "{failure}");
         }
     }
 }

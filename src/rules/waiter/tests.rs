@@ -1,7 +1,7 @@
 //! What a waiter decides after each answer, failure and signal.
 
 use super::*;
-use crate::rules::ServerTime;
+use crate::rules::{ClientInfo, HoldState, Holder, Kind, ServerTime, State};
 
 const TTL: u64 = 30_000;
 
@@ -105,4 +105,40 @@ fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
     let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
     let (_, step) = waiter.on(Event::Withdrawn(end.clone(), Ok(())), None, at(102));
     assert_eq!(step, Step::End(end));
+}
+
+#[test]
+fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last() {
+    let holder = |id: &str, kind, state| Holder {
+        id: id.into(),
+        client: ClientInfo { kind, ..ClientInfo::default() },
+        renewed: ServerTime(0),
+        deadline: ServerTime(9_000),
+        state,
+        ..Holder::default()
+    };
+    let holders = vec![
+        holder("exec", Kind::Exec, HoldState::Held),
+        holder("acquire", Kind::Acquire, HoldState::Held),
+        holder("revoked", Kind::Exec, HoldState::Revoked),
+    ];
+    for (holder_count, lefts) in [(3, [9_000, 5_000, 5_000]), (4, [13_500, 7_500, 7_500])] {
+        let view = View {
+            now: ServerTime(1_000),
+            state: State::Held,
+            holder_count,
+            holders: holders.clone(),
+            ..View::default()
+        };
+        let sleep = Duration::from_millis(1);
+        let queued = Answer::Queued { view, position: 1, sleep, arrival: None, obstacle: None };
+        let mut waiter = waiter(None);
+        waiter.on(answered(0, Ok(queued)), None, at(1_000));
+        let (_, step) = waiter.on(Event::Woken(Ok(())), None, at(4_000));
+        let Step::Ask { seen, .. } = step else { panic!("{step:?}") };
+        let left: Vec<_> = seen.iter().map(|seen| seen.left.as_millis()).collect();
+        assert_eq!(left, lefts, "{holder_count}");
+    }
+    assert_eq!(heartbeat(Duration::from_secs(6)), Duration::from_secs(2));
+    assert_eq!(heartbeat(Duration::from_secs(60)), Duration::from_secs(10));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::rules::model::lock::DAY;
-use crate::rules::{Fence, Holder, Key, ServerTime, State, Ttl};
+use crate::rules::{Fence, Holder, Key, Reason, ServerTime, State, Ttl, UserMessage};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -362,4 +362,107 @@ fn requests_that_are_nominated_together_ask_for_different_slots_that_a_majority_
     assert_eq!(asked([(1, &[1, 2]), (1, &[2, 3]), (1, &[2, 3])]), Some(1));
     assert_eq!(asked([(1, &[1, 2]), (1, &[2, 3]), (1, &[1, 3])]), None);
     assert_eq!(asked([(3, &[1]), (3, &[1]), (3, &[1])]), None);
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn told(messages: Vec<(usize, UserMessage)>) -> Vec<String> {
+    messages.into_iter().map(|(number, message)| format!("{number} {message}")).collect()
+}
+
+#[test]
+fn a_warning_names_the_clock_that_is_wrong_and_by_how_much() {
+    let days_ahead = |days: u64, more: u64| {
+        let number = (days * DAY + more) * 1_000;
+        proposal(number, Some(number), View { now: ServerTime(days * DAY), ..free() })
+    };
+    let of = |replies: [Reply; 3], has_failed| {
+        let mut play = Play::begin(true, [0; 3]);
+        for (member, reply) in replies.into_iter().enumerate() {
+            play.reply(member, reply);
+        }
+        told(play.acquisition.wrong_clocks(NAMES.into_iter(), has_failed))
+    };
+    let ahead = ["2 clock of c is 2d ahead of other servers; correct the clock"];
+    assert_eq!(of([nominated(10), nominated(10), days_ahead(2, 0)], false), ahead);
+    // A day is not too much.
+    assert!(of([nominated(10), nominated(10), days_ahead(1, 0)], false).is_empty());
+    assert!(of([nominated(10), failed(), days_ahead(2, 0)], false).is_empty());
+    assert_eq!(of([nominated(10), failed(), days_ahead(2, 0)], true), ahead);
+    let behind = || Reply::Behind(Duration::from_millis(2 * DAY), ServerTime(0));
+    let told = ["1 clock of b is 2d behind a fencing token; correct the clock"];
+    assert_eq!(of([nominated(10), behind(), nominated(10)], false), told);
+    assert_eq!(of([nominated(10), behind(), days_ahead(2, 0)], false), ahead);
+}
+
+#[test]
+fn a_warning_names_the_servers_that_are_too_young() {
+    let mut play = Play::begin(true, [99_000, 92_000, 99_000]);
+    for member in [0, 1, 2, 0, 1, 2] {
+        play.reply(member, proposal(12, (member < 2).then_some(12), free()));
+    }
+    let young = told(play.acquisition.too_young(NAMES.into_iter(), play.now));
+    let told = "0 a started 1s ago and may have forgotten a lease of 8s; try again in 7s";
+    assert_eq!(young, [told]);
+}
+
+#[test]
+fn a_request_with_n_is_lost_if_too_few_servers_are_left() {
+    let kept_out = |kept_out| {
+        let Reply::Proposed(proposal) = proposal(12, None, free()) else { unreachable!() };
+        Reply::Proposed(Proposal { kept_out, ..proposal })
+    };
+    // Not all of the holders are listed.
+    let crowded = |is_crowded: bool| {
+        let view = if is_crowded { View { holder_count: 101, ..held_by("a") } } else { free() };
+        proposal(12, None, view)
+    };
+    for reply in [&kept_out as &dyn Fn(bool) -> Reply, &crowded] {
+        for lost in 0..=3 {
+            let mut play = Play::begin(false, [0; 3]);
+            for member in [0, 1, 2, 0, 1] {
+                if !matches!(play.step, Step::End(_)) {
+                    play.reply(member, reply(member < lost));
+                }
+            }
+            let is_busy = matches!(play.step, Step::End(End::Refused(_)));
+            assert_eq!(is_busy, lost >= 2, "{lost}: {:?}", play.step);
+        }
+    }
+}
+
+#[test]
+fn an_answer_for_good_ends_the_request_and_one_about_the_token_needs_two_servers() {
+    let mut play = Play::begin(true, [0; 3]);
+    play.reply(0, Reply::Answer(Answer::Nested));
+    assert_eq!(play.step, Step::End(End::Refused(Box::new(Answer::Nested))));
+    let ended = || Reply::Answer(Answer::Ended(Reason::unknown()));
+    let mut play = Play::begin(true, [0; 3]);
+    play.reply(0, ended());
+    assert!(play.waits(), "{:?}", play.step);
+    play.reply(1, ended());
+    assert!(matches!(play.step, Step::End(End::Refused(_))), "{:?}", play.step);
+}
+
+#[test]
+fn a_request_may_be_known_once_a_server_may_have_received_it() {
+    let unsent = || Reply::Failed(Failure::Interrupted { sent: false });
+    let mut play = Play::begin(true, [0; 3]);
+    assert!(play.acquisition.may_be_known());
+    play.replies([0, 1], unsent);
+    assert!(play.acquisition.may_be_known());
+    play.reply(2, unsent());
+    assert!(!play.acquisition.may_be_known());
+    let mut play = Play::begin(true, [0; 3]);
+    play.replies([0, 1], unsent);
+    play.reply(2, nominated(12));
+    assert!(play.acquisition.may_be_known());
+}
+
+#[test]
+fn a_server_that_has_not_proposed_is_asked_for_the_hold_later() {
+    let mut play = Play::begin(false, [0; 3]);
+    assert_eq!(play.acquisition.not_asked_to_commit(), [0, 1, 2]);
+    play.replies([1, 2], || nominated(12));
+    assert_eq!(play.acquisition.not_asked_to_commit(), [0]);
 }
