@@ -61,13 +61,13 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Delivery, Release, UserMessage};
+    use crate::rules::{Delivery, Ending, Operator, Reason, Release, UserMessage};
 
     #[test]
     fn attempts_remember_that_one_may_have_taken_effect_and_end_in_time() {
         let at = Instant::at_millis;
         let fail = |delivery| Err(Failure::unreachable(UserMessage::new("away"), delivery));
-        let not_held = || Ok(Release::NotHeld(crate::rules::Reason::unknown()));
+        let not_held = || Ok(Release::NotHeld(Reason::unknown()));
         let mut attempts = Attempts::new(Some(at(1_000)), at(0));
         let next: Next<Release> = attempts.answered(fail(Delivery::NotSent), at(0));
         assert!(matches!(next, Next::Again(_, again) if again == at(50)), "{next:?}");
@@ -78,6 +78,9 @@ mod tests {
         let next: Next<Release> = attempts.answered(fail(Delivery::NotSent), at(150));
         assert!(matches!(next, Next::Again(_, again) if again == at(350)), "{next:?}");
         assert_eq!(attempts.answered(not_held(), at(350)), Next::Done(Release::Unknown));
+        let revoked = Reason::new(Some(Ending::Revoked), None, Operator::default());
+        let revoked = || Ok(Release::NotHeld(revoked.clone()));
+        assert!(matches!(attempts.answered(revoked(), at(350)), Next::Done(Release::NotHeld(_))));
         let next: Next<Release> = attempts.answered(fail(Delivery::NotSent), at(600));
         assert!(matches!(next, Next::Failed(_)), "{next:?}");
         let lasting = Err(Failure::misconfigured("password", "correct it"));

@@ -262,10 +262,11 @@ mod tests {
             ..View::default()
         };
         let waited = Some(Duration::from_secs(1));
-        let views = [view("xab", 5, waited, 3), view("xab", 7, None, 2), view("ya", 6, None, 9)];
+        let views =
+            [view("pqxba", 5, waited, 3), view("pqxba", 7, None, 2), view("pqxya", 6, None, 9)];
         let merged = merge(&views, 3, false);
         let order: String = merged.waiters.iter().map(|waiter| waiter.id.as_str()).collect();
-        assert_eq!(order, "xab");
+        assert_eq!(order, "pqxba");
         assert_eq!(merged.ttl, Some(Duration::from_secs(7)));
         assert_eq!(merged.skipped.map(|skipped| skipped.count), Some(3));
         assert_eq!(merged.history[0].waited, waited);

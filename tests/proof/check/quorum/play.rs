@@ -115,7 +115,9 @@ impl Play for World {
     }
 
     fn under_way(&self) -> u8 {
-        (0..self.clients.len()).map(|index| self.load(index)).sum()
+        let pauses =
+            |client: &Client| u8::from(client.pauses_for_less_than(SHORT) && !client.rests());
+        (0..).zip(&self.clients).map(|(index, client)| self.load(index) + pauses(client)).sum()
     }
 
     fn act(&mut self, turn: Turn) {

@@ -117,6 +117,9 @@ impl Monitor {
 
     /// Remembers what a call did.
     pub(super) fn executed(&mut self, call: &Call<'_>) {
+        if call.granted().next().is_some() {
+            self.idle = 0;
+        }
         for hold in call.granted() {
             self.granted = self.granted.max(hold.fence);
             self.order.retain(|place| place.client != holder(hold));
