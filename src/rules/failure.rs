@@ -171,4 +171,12 @@ mod tests {
             assert_eq!(failure.is_transient(), is_transient, "{failure:?}");
         }
     }
+
+    #[test]
+    fn no_server_is_reachable_only_if_none_has_answered() {
+        let away = || Failure::unreachable(UserMessage::new("refused"), Delivery::NotSent);
+        assert!(away().if_others(false).is_unreachable());
+        assert!(!away().if_others(true).is_unreachable());
+        assert!(!away().if_others(true).if_others(false).is_unreachable());
+    }
 }

@@ -296,6 +296,8 @@ mod tests {
             assert!(bad.parse::<Name>().is_err(), "{bad:?}");
         }
         assert!("x".repeat(201).parse::<Name>().is_err());
+        let told = "a b".parse::<Name>().unwrap_err().to_string();
+        assert!(told.starts_with("contains a space: "), "{told}");
         for bad in ["}", "{}", "{}x{a}", "a}b"] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }

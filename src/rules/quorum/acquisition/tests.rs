@@ -418,16 +418,40 @@ fn a_request_with_n_is_lost_if_too_few_servers_are_left() {
         proposal(12, None, view)
     };
     for reply in [&kept_out as &dyn Fn(bool) -> Reply, &crowded] {
-        for lost in 0..=3 {
-            let mut play = Play::begin(false, [0; 3]);
-            for member in [0, 1, 2, 0, 1] {
+        for lost in 0..=5 {
+            let mut play = Play::begin(false, [0; 5]);
+            for member in (0..5).chain(0..3) {
                 if !matches!(play.step, Step::End(_)) {
                     play.reply(member, reply(member < lost));
                 }
             }
             let is_busy = matches!(play.step, Step::End(End::Refused(_)));
-            assert_eq!(is_busy, lost >= 2, "{lost}: {:?}", play.step);
+            assert_eq!(is_busy, lost >= 3, "{lost}: {:?}", play.step);
         }
+    }
+}
+
+#[test]
+fn a_request_with_n_joins_only_holders_of_its_mode_that_leave_a_slot() {
+    let slots = |number| Mode::Slots(Slot::new(number).unwrap());
+    for (asked, held, is_busy) in [
+        (slots(2), slots(2), false),
+        (slots(1), slots(1), true),
+        (slots(2), slots(3), true),
+        (slots(2), Mode::Shared, true),
+        (Mode::Shared, Mode::Shared, false),
+        (Mode::Exclusive, Mode::Shared, true),
+    ] {
+        let mut view = View { mode: Some(held), ..held_by("a") };
+        view.holders[0].mode = held;
+        let mut play = Play::begin_in(asked, false, [0; 3]);
+        for member in [0, 1, 2, 0, 1] {
+            if !matches!(play.step, Step::End(_)) {
+                play.reply(member, proposal(12, None, view.clone()));
+            }
+        }
+        let has_ended = matches!(play.step, Step::End(End::Refused(_)));
+        assert_eq!(has_ended, is_busy, "{asked:?} beside {held:?}: {:?}", play.step);
     }
 }
 
