@@ -22,7 +22,9 @@ fn of_two_requests_that_outbid_each_other_one_leaps_further() {
     for (client, server) in places.into_iter().chain(holds) {
         world = execute(&world, client, server);
     }
-    world = world.after(Turn::TICK);
+    for client in [a, b] {
+        world = world.after(Turn::new(Action::TimeOut, client, 0));
+    }
     assert!(!world.clients.iter().any(Client::holds));
     for (client, server) in holds {
         world = execute(&world, client, server);
