@@ -22,9 +22,8 @@ fn of_two_requests_that_outbid_each_other_one_leaps_further() {
     for (client, server) in places.into_iter().chain(holds) {
         world = execute(&world, client, server);
     }
-    for client in [a, b] {
-        world = world.after(Turn::new(Action::TimeOut, client, 0));
-    }
+    // Both leap at once, before their tokens are renumbered.
+    world.act(Turn::TICK);
     assert!(!world.clients.iter().any(Client::holds));
     for (client, server) in holds {
         world = execute(&world, client, server);
