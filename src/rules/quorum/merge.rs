@@ -321,6 +321,7 @@ mod tests {
             (&["x", "", ""], 3, true, "Foreign"),
             (&["x", ""], 3, false, "Foreign"),
             (&["x", "", ""], 5, false, "Foreign"),
+            (&["x", "", "", ""], 5, false, "Free"),
         ] {
             let views: Vec<View> = answers.iter().map(|holds| server(holds)).collect();
             let merged = merge(&views, servers, lenient);
