@@ -25,10 +25,9 @@ pub use duration::{BoundedDuration, Timeout, Ttl, is_duration, millis, show};
 pub use failure::{Delivery, Failure};
 pub use instant::Instant;
 pub use lease::Lease;
+pub use lock::ending::{Ending, Operator, Reason, variant};
 pub use lock::pattern::{Pattern, Subject};
-pub use lock::view::{
-    Ending, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter, variant,
-};
+pub use lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
 pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name, Outcome,
     Owner, Prefix, ProcessId, Skipped, Slot, Token,

@@ -2,6 +2,7 @@
 
 mod client_info;
 mod enclosing;
+pub mod ending;
 mod history;
 pub mod pattern;
 mod token;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::duration::Ttl;
 use super::failure::Failure;
 use super::instant::Instant;
-use super::lock::view::{Holder, Operator, Reason, ServerTime, View, Waiter};
+use super::lock::ending::{Operator, Reason};
+use super::lock::view::{Holder, ServerTime, View, Waiter};
 use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.

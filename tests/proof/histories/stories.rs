@@ -356,7 +356,7 @@ a ticket of several servers does not concern a request to one
     set ticket 5e15
     a waits = Granted
 
-a fence that is no number or far ahead is not continued
+a fencing token that is not a number, or is far ahead, is not continued
     set fence x
     a waits = Granted
     forget

@@ -1,121 +1,13 @@
 //! Plays one acquisition in each test, reply by reply.
 
+mod play;
+
 use std::time::Duration;
 
+use self::play::*;
 use super::*;
 use crate::rules::model::lock::DAY;
-use crate::rules::{Fence, Holder, Key, Reason, ServerTime, State, Ttl, UserMessage};
-
-const IO_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// An acquisition on three servers, and the orders that no server has answered.
-struct Play {
-    acquisition: Acquisition,
-    orders: Vec<Order>,
-    step: Step,
-    now: Instant,
-    /// When the servers were started.
-    since: Vec<u64>,
-}
-
-impl Play {
-    fn begin<const N: usize>(waits: bool, since: [u64; N]) -> Self {
-        Self::begin_in(Mode::Exclusive, waits, since)
-    }
-
-    fn begin_in<const N: usize>(mode: Mode, waits: bool, since: [u64; N]) -> Self {
-        let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
-        let request = Request {
-            mode,
-            heartbeat: waits.then_some(Duration::from_secs(2)),
-            ..Request::plain(key, Ttl::from_millis(8_000))
-        };
-        let now = Instant::at_millis(100_000);
-        let mut acquisition = Acquisition::new(&request, N, IO_TIMEOUT, now);
-        let (orders, step) = acquisition.begin(now);
-        Self { acquisition, orders, step, now, since: since.into() }
-    }
-
-    /// The parts that the members are asked for.
-    fn asked(&self) -> Vec<(usize, QuorumOp)> {
-        let part = |order: &Order| match order.what {
-            MemberRequest::Ask(part) => Some((order.member, part)),
-            MemberRequest::Listen(_) => None,
-        };
-        self.orders.iter().filter_map(part).collect()
-    }
-
-    fn reply(&mut self, member: usize, reply: Reply) {
-        let index = self.orders.iter().position(|order| order.member == member);
-        let order = self.orders.remove(index.expect("the member was asked"));
-        let since = Instant::at_millis(self.since[member]);
-        let run = Run { id: member.to_string(), since };
-        let last_reply = self.acquisition.replied(member, order.round, reply, Some(run), self.now);
-        self.orders.extend(last_reply.0);
-        self.step = last_reply.1;
-    }
-
-    /// Each member replies the same.
-    fn replies<const N: usize>(&mut self, members: [usize; N], reply: impl Fn() -> Reply) {
-        for member in members {
-            self.reply(member, reply());
-        }
-    }
-
-    fn waits(&self) -> bool {
-        matches!(self.step, Step::Wait(_))
-    }
-
-    fn is_queued(&self) -> bool {
-        matches!(self.step, Step::End(End::Queued { .. }))
-    }
-
-    fn pass(&mut self, millis: u64) {
-        self.now = self.now + Duration::from_millis(millis);
-        let (orders, step) = self.acquisition.progress(self.now);
-        self.orders.extend(orders);
-        self.step = step;
-    }
-}
-
-fn free() -> View {
-    View { waiter_count: 1, ..View::default() }
-}
-
-fn held_by(id: &str) -> View {
-    let holder =
-        Holder { id: id.into(), fence: Fence(5), deadline: ServerTime(8_000), ..Holder::default() };
-    let (state, mode) = (State::Held, Some(Mode::Exclusive));
-    View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
-}
-
-fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> Reply {
-    Reply::Proposed(Proposal {
-        view,
-        position: 1,
-        sleep: Duration::from_secs(1),
-        ticket: Ticket(ticket),
-        nominated: nominated.map(|fence| nomination(fence, 1, &[])),
-        kept_out: false,
-    })
-}
-
-fn nomination(fence: u64, position: u64, taken: &[u32]) -> Nomination {
-    let taken = taken.iter().copied().filter_map(Slot::new).collect();
-    Nomination { fence: Fence(fence), position, taken }
-}
-
-fn nominated(ticket: u64) -> Reply {
-    proposal(ticket, Some(ticket), free())
-}
-
-fn granted(fence: u64) -> Reply {
-    Reply::Answer(Answer::Granted { fence: Fence(fence), slot: None })
-}
-
-fn failed() -> Reply {
-    Reply::Failed(Failure::Interrupted { sent: true })
-}
+use crate::rules::{Fence, Reason, ServerTime, UserMessage};
 
 #[test]
 fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
@@ -173,9 +65,10 @@ fn each_leap_past_a_larger_fence_is_twice_as_long_as_the_one_before() {
             QuorumOp::Commit(None, (fence, None)) => Some(fence.0),
             _ => None,
         });
-        leaps.push(asked.unwrap() - largest);
-        largest = asked.unwrap() + 1_000;
-        play.reply(0, granted(asked.unwrap()));
+        let asked = asked.expect("each member is asked for a hold");
+        leaps.push(asked - largest);
+        largest = asked + 1_000;
+        play.reply(0, granted(asked));
         play.replies([1, 2], || granted(largest));
     }
     assert!((leaps[1] * 2..=leaps[1] * 2 + 1).contains(&leaps[2]), "{leaps:?}");
