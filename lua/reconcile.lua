@@ -25,7 +25,7 @@ local function drop_expired()
   local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'WITHSCORES',
     'LIMIT', 0, BATCH)
   if #expired == 0 then return end
-  bypass_oom()
+  write_nothing()
   local tokens, entries = {}, expired_entries(expired)
   for i = 1, #expired, 2 do
     free_slot(expired[i])
@@ -41,19 +41,19 @@ end
 
 local function reconcile()
   if lock.deleted then
-    bypass_oom()
+    write_nothing()
     revoke_up_to(last_fence(), 'deleted', '')
     set_guard_to_latest()
     lock.deleted = false
   elseif lock.written and lock.foreign and lock.revoked_up_to < last_fence() then
     -- When the other tool's key is gone, these holds exclude others again until they end.
-    bypass_oom()
+    write_nothing()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
   if not lock.written or lock.live and lock.count == 1 then return end
   if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
     -- All leases have expired, and there are no waiters.
-    bypass_oom()
+    write_nothing()
     local entries = expired_entries(
       redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
     lock.count = 0

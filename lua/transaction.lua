@@ -59,6 +59,9 @@ local function is_wrong_type(reply)
   return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE', 1, true) ~= nil
 end
 
--- A server that is out of memory stops a script only at its first write, and only if that write
--- needs memory. This one needs none and changes nothing, so that later writes succeed.
-local function bypass_oom() redis.call('HDEL', STATE, '') end
+-- A write that changes nothing. It has two uses:
+--   * A replica refuses it, so a reply after it is a master's. A replica may lag, so its word must not
+--     end a hold, a wait or a request.
+--   * A server that is out of memory stops a script only at its first write, and only if that write
+--     needs memory. This one needs none, so later writes succeed, which a grant must not rely on.
+local function write_nothing() redis.call('HDEL', STATE, '') end

@@ -101,8 +101,14 @@ if not (guard or lock.written or lock.ticket or own.attempt ~= '' or TICKET or S
   return take(OWNER ~= '' and OWNER or FRESH)
 end
 
+-- A reply that refuses the lock, or repeats one, counts only from a master.
+local function proven(reply)
+  write_nothing()
+  return reply
+end
+
 reconcile()
-if has_tombstone(TOKEN) then return how_ended() or { 'ended', why_not_held() } end
+if has_tombstone(TOKEN) then return proven(how_ended() or { 'ended', why_not_held() }) end
 if lock.cleanup_pending then return { 'again' } end
 -- The hold was revoked before the client learned of it: report the removal.
 if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
@@ -115,18 +121,18 @@ if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
 end
 if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   -- Not 'granted' for an unclaimed grant, which lasts for the claim window instead of a TTL.
-  if valid_hold() and own.renewed ~= '' then return granted() end
+  if valid_hold() and own.renewed ~= '' then return proven(granted()) end
   -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
   -- undo what the later one has done.
-  return TICKET and { 'busy', brief_view() } or { 'again' }
+  return TICKET and proven({ 'busy', brief_view() }) or { 'again' }
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
-if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest), int(now) } end
+if is_ahead(furthest) then return proven({ 'ahead', millis_ahead(furthest), int(now) }) end
 -- One of several servers is asked for a hold that was revoked here meanwhile, or that ended before
 -- its lease expired. It must not grant that hold again.
 if WANTED > 0 and not valid_hold() then
   local how = recorded(TOKEN)
-  if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
+  if unexpired_hold(TOKEN) or how and how ~= 'expired' then return proven({ 'busy', brief_view() }) end
 end
 -- Drops the caller's hold if it was revoked, or if too few servers granted it: then it has a ticket,
 -- or asks for another slot.
@@ -150,7 +156,9 @@ local head, nominated = nil, 0
 if not TICKET then head, nominated = admit() end
 if lock.cleanup_pending then return { 'again' } end
 -- One of several servers is asked for a slot that another token has here.
-if SLOT and not valid_hold() and is_taken(taken_slots(), SLOT) then return { 'busy', brief_view() } end
+if SLOT and not valid_hold() and is_taken(taken_slots(), SLOT) then
+  return proven({ 'busy', brief_view() })
+end
 
 -- hold_again(): the caller already holds the lock.
 if valid_hold() then
@@ -171,8 +179,8 @@ local owner = enclosing and details_of(enclosing).owner or ''
 if OWNER ~= '' then owner, entered = OWNER, owner_mode(OWNER) end
 if owner == '' then owner = FRESH end
 if not REENTRANT then entered = nil end
-if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
-if enclosing and not entered then return { 'nested' } end
+if entered == 'shared' and MODE == 'exclusive' then return proven({ 'upgrade' }) end
+if enclosing and not entered then return proven({ 'nested' }) end
 
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner. A hold
 -- that is restored needs no turn.
@@ -186,7 +194,7 @@ if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) 
 end
 if HEARTBEAT == 0 and not TICKET then
   record_skip(ABOUT)
-  return { 'busy', brief_view() }
+  return proven({ 'busy', brief_view() })
 end
 
 lock.generation = its_generation()

@@ -46,7 +46,7 @@ local entry = ended and entry_of(ended)
 -- Before anything changes: if the queue cannot be read, nothing is released.
 local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
 local cools = held and (tonumber(own.keep_until) or 0) > now
-if cools or not ended then bypass_oom() end
+if cools or not ended then write_nothing() end
 if cools then
   own.status = 'cooling'
   set_deadline(TOKEN, own, tonumber(own.keep_until))

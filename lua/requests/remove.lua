@@ -21,6 +21,7 @@ local cursor, found = string.match(ARGV[6], '^(%d+) (.*)$')
 
 reconcile()
 if lock.cleanup_pending then return { 'again', ARGV[6] } end
+write_nothing()
 
 -- One call looks at a part of the details, because there may be many.
 local scanned = redis.call('HSCAN', STATE, cursor, 'MATCH', 'details:' .. ID .. '*', 'COUNT', SCANNED)
@@ -35,7 +36,6 @@ if scanned[1] ~= '0' then return { 'again', scanned[1] .. ' ' .. found } end
 local target, deadline = found, unexpired_hold(found)
 if not deadline and not redis.call('ZSCORE', QUEUE, found) then return { 'unknown', brief_view() } end
 
-bypass_oom()
 local shown = deadline and shown_hold(target, int(deadline))
   or (shown_waiter(target, redis.call('ZSCORE', QUEUE, target)))
 local reply = { deadline and 'revoked' or 'removed', shown, int(now) }

@@ -18,6 +18,7 @@ if deadline then
   local ttl = tonumber(ARGV[3]) or tonumber(own.ttl)
   reply = { 'renewed', own.fence, extend(ttl, at_least), own.slot }
 else
+  write_nothing()
   reply = { 'not-held', why_not_held() }
 end
 admit()

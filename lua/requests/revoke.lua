@@ -19,10 +19,10 @@ reconcile()
 
 local before = ARGV[5] == '' and view(0, MAX_LISTED) or {}
 if lock.cleanup_pending then return { 'again', before, 0 } end
+write_nothing()
 if lock.foreign and not NOW then return { 'revoked', before } end
 -- The other tool's key has voided every hold.
 if lock.foreign then UP_TO = math.huge end
-bypass_oom()
 if lock.live then revoke_up_to(math.min(UP_TO, last_fence()), 'revoked', BY) end
 
 -- Half a batch, because each hold is marked and recorded as well.

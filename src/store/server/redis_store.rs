@@ -114,7 +114,7 @@ impl<T: Topology> RedisStore<T> {
         call.with(request.ttl.as_millis()).with(if request.is_skipped { "busy" } else { "" })
     }
 
-    /// Revokes all holds with a fencing token up to this one. Returns the lock as it was before,
+    /// Revokes all holds with a fencing token up to this one, or none. Returns the lock as it was before,
     /// and whether an earlier copy of the request may have been executed too.
     pub fn revoke_up_to(
         &mut self,
@@ -124,18 +124,20 @@ impl<T: Topology> RedisStore<T> {
         by: &str,
     ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
-        let up_to = up_to.unwrap_or(Fence(0));
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
         for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
-            let call = call.with(&from).with(up_to);
+            let call = call.with(&from).with(up_to.unwrap_or_default());
             let reply = self.run(&call, reply::revoked, None)?;
             let (before, again) = reply.value;
             is_repeated |= reply.repeated;
             first = first.or(before);
             match (again, first) {
+                (_, Some(view)) if up_to.is_none() => return Ok((view, is_repeated)),
                 (Some(next), seen) => (from, first) = (next.to_string(), seen),
-                (None, Some(view)) => return Ok((view.up_to(up_to), is_repeated)),
+                (None, Some(view)) => {
+                    return Ok((view.up_to(up_to.unwrap_or_default()), is_repeated));
+                }
                 (None, None) => return Err(self.topology.last().0.unexpected_reply()),
             }
         }
@@ -310,10 +312,13 @@ impl<T: Topology> Store for RedisStore<T> {
         // a request that arrives late nor a repetition affects later grants.
         let (seen, repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
-            None => (self.page(key, "", 0)?, false),
+            // This revokes nothing, but only a master answers it.
+            // This revokes nothing, but unlike an inspection, only a master answers it.
+            None => (self.revoke_up_to(key, None, Revocation::Graceful, by)?.0, false),
         };
         self.revoking = Some(seen.clone());
-        let (mut before, is_repeated) = self.revoke_up_to(key, seen.fence, revocation, by)?;
+        let up_to = seen.fence.unwrap_or_default();
+        let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), revocation, by)?;
         if repeats || is_repeated {
             let history = self.page(key, "history", 0)?.history;
             before.add_revoked_earlier(seen.holders, &history);
