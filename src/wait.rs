@@ -7,7 +7,7 @@ mod messages;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::rules::waiter::{End, Event, Note, Step, Stop, Waiter};
+use crate::rules::waiter::{End, Event, Note, SHORT_SLEEP, Step, Stop, Waiter};
 use anyhow::Context;
 use messages::Messages;
 
@@ -39,14 +39,15 @@ pub(crate) fn acquire(
     report: &Report,
 ) -> Result<Acquired, Error> {
     let started = Instant::now();
-    let until = wait_limit.filter(|limit| !limit.is_zero()).map(|limit| started + limit);
+    let end_of = |limit: Option<Duration>| Some(started + limit.filter(|limit| !limit.is_zero())?);
+    let until = end_of(wait_limit);
     let mut messages = Messages::new(report, request.mode, started, until);
     let mut gave_up = None;
     // How many waiters were ahead of this one at last.
     let mut ahead = u64::MAX;
     let mut request = request.clone();
     let (waiter, mut step) = Waiter::new(request.ttl, until);
-    let mut waiter = waiter.with_start_until(start_limit.map(|limit| started + limit));
+    let mut waiter = waiter.with_start_until(end_of(start_limit));
     loop {
         let stops = Some(Interrupter::either(signals.arrival(), needed_by));
         let event = match step {
@@ -56,14 +57,20 @@ pub(crate) fn acquire(
                 let answer = store.acquire(&request, &seen, stops);
                 Event::Answered { sent, answer }
             }
-            Step::Sleep { at_most, seen } => match store.sleep(&request, at_most, &seen, stops) {
-                Ok(Some(Asked { sent, answer })) => Event::Answered { sent, answer: Ok(answer) },
-                Ok(None) => Event::Woken(Ok(())),
-                Err(failure) => Event::Woken(Err(failure)),
-            },
+            Step::Sleep { at_most, seen } => {
+                let short = Instant::now() + SHORT_SLEEP;
+                match store.sleep(&request, at_most, &seen, stops) {
+                    Ok(Some(Asked { sent, answer })) => {
+                        Event::Answered { sent, answer: Ok(answer) }
+                    }
+                    Ok(None) => Event::Woken(Ok(())),
+                    Err(failure) if Instant::now() < short => Event::CutShort(failure),
+                    Err(failure) => Event::Woken(Err(failure)),
+                }
+            }
             Step::Rest { until } => {
                 wait(None, stops, until).context("cannot wait")?;
-                Event::Woken(Ok(()))
+                Event::Rested
             }
             Step::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.

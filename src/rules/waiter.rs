@@ -17,6 +17,10 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 /// user who chooses a short TTL wants faults to be noticed soon.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
+/// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
+/// a proxy before it, does not let the waiter sleep.
+pub const SHORT_SLEEP: Duration = Duration::from_secs(1);
+
 /// How often a waiter for a lease of this length tells the server that it is alive.
 pub fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
@@ -31,7 +35,7 @@ pub enum Step {
     /// Sleep until the store wakes the waiter; then `Event::Woken`, or `Event::Answered` if the
     /// store has already asked again. `seen` is as for `Ask`.
     Sleep { at_most: Duration, seen: Vec<Seen> },
-    /// Pause without using the store; then `Event::Woken`.
+    /// Pause without using the store; then `Event::Rested`.
     Rest { until: Instant },
     /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`. If
     /// `End::is_unanswered`, do not await a reply.
@@ -86,6 +90,10 @@ pub enum Event {
         answer: Result<Answer, Failure>,
     },
     Woken(Result<(), Failure>),
+    /// A pause is over.
+    Rested,
+    /// A failure has ended a sleep within `SHORT_SLEEP`.
+    CutShort(Failure),
     /// Without a reply, the request expires on the server.
     Withdrawn(End, Result<(), Failure>),
 }
@@ -102,6 +110,8 @@ pub enum Note {
     Retrying(Failure),
     /// The server still does not answer, and the waiter keeps trying.
     Away(Failure),
+    /// The waiter cannot sleep, and asks at growing intervals instead, up to this one.
+    Polling(Failure, Duration),
     /// The server answers again after `Retrying` or `Away`.
     Back,
     NotWithdrawn(Failure),
@@ -118,6 +128,8 @@ pub struct Waiter {
     has_answered: bool,
     /// Set while the server does not answer.
     outage: Option<Outage>,
+    /// Set while sleeps are cut short.
+    cut_short: Option<Outage>,
     /// Whether the server may have the request, so that a failure must withdraw it.
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
@@ -146,6 +158,7 @@ impl Waiter {
             start_until: until,
             has_answered: false,
             outage: None,
+            cut_short: None,
             maybe_queued: false,
             repeated: false,
             seen: None,
@@ -165,8 +178,15 @@ impl Waiter {
     pub fn on(&mut self, event: Event, stop: Option<Stop>, now: Instant) -> (Vec<Note>, Step) {
         let step = match event {
             Event::Answered { sent, answer } => self.answered(sent, answer, now),
-            Event::Woken(Ok(())) => self.ask(now),
-            Event::Woken(Err(failure)) => self.ride_out(failure, now),
+            Event::Woken(result) => {
+                self.cut_short = None;
+                match result {
+                    Ok(()) => self.ask(now),
+                    Err(failure) => self.ride_out(failure, now),
+                }
+            }
+            Event::Rested => self.ask(now),
+            Event::CutShort(failure) => self.cut_short(failure, now),
             Event::Withdrawn(end, Ok(())) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
                 self.notes.push(Note::NotWithdrawn(failure.clone()));
@@ -294,6 +314,7 @@ impl Waiter {
         let until = if self.has_answered { self.until } else { self.start_until };
         let is_in_time = until.map_or(self.has_answered, |until| now < until);
         if !is_in_time || !failure.is_transient() {
+            let failure = if until.is_some() { failure.outlasted() } else { failure };
             let end = if self.has_answered { End::LostWhileQueued } else { End::Failed };
             return self.withdraw(end(failure));
         }
@@ -307,6 +328,25 @@ impl Waiter {
         }
         let again = now + outage.back_off.pause();
         Step::Rest { until: until.map_or(again, |until| until.min(again)) }
+    }
+
+    /// Asks again at once if a sleep is cut short for the first time, as after any broken connection,
+    /// and after growing pauses if the next one is, too.
+    fn cut_short(&mut self, failure: Failure, now: Instant) -> Step {
+        let longest = heartbeat(self.ttl.get()).max(SHORT_SLEEP);
+        let begins = BackOff::new(SHORT_SLEEP, longest);
+        let Some(cut_short) = &mut self.cut_short else {
+            self.cut_short = Some(Outage { is_noted: false, back_off: begins });
+            return self.ride_out(failure, now);
+        };
+        if !failure.is_transient() {
+            return self.ride_out(failure, now);
+        }
+        let again = now + cut_short.back_off.pause();
+        if !std::mem::replace(&mut cut_short.is_noted, true) {
+            self.notes.push(Note::Polling(failure, longest));
+        }
+        Step::Rest { until: self.until.map_or(again, |until| until.min(again)) }
     }
 
     /// Ends the wait. If the server may have the request, withdraws it first.

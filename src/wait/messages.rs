@@ -76,6 +76,12 @@ impl<'a> Messages<'a> {
                 self.report.note(format_args!("{}; {waiting}retrying", failure.problem()));
                 self.away.get_or_insert(Away::new(now, &failure)).noted = true;
             }
+            Note::Polling(failure, every) => {
+                let (problem, every) = (failure.problem(), show(every));
+                self.report.note(format_args!(
+                    "cannot wait for a message: {problem}; asking at most every {every} instead"
+                ));
+            }
             Note::Back => {
                 if let Some(Away { since, noted: true, again }) = self.away.take() {
                     let away = show(now.since(since));

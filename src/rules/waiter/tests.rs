@@ -61,7 +61,7 @@ fn a_queued_waiter_survives_a_server_outage() {
     assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
     let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
     assert_eq!((notes, step), (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) }));
-    assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(5_101)), (vec![], ask()));
+    assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
     let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
     assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
@@ -141,4 +141,35 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
     }
     assert_eq!(heartbeat(Duration::from_secs(6)), Duration::from_secs(2));
     assert_eq!(heartbeat(Duration::from_secs(60)), Duration::from_secs(10));
+}
+
+#[test]
+fn a_waiter_whose_sleeps_are_cut_short_asks_ever_less_often_and_says_so_once() {
+    let mut waiter = waiter(None);
+    let cut = || Event::CutShort(unreachable(Delivery::Lost));
+    let mut now = 0;
+    let mut steps = |event: Event, after: u64| {
+        now += after;
+        waiter.on(answered(now, queued(10_000)), None, at(now));
+        let (notes, step) = waiter.on(event, None, at(now));
+        let noted = notes.iter().any(|note| matches!(note, Note::Polling(..)));
+        match step {
+            Step::Rest { until } => {
+                let rests = until.since(at(now)).as_millis();
+                assert_eq!(waiter.on(Event::Rested, None, until), (vec![], ask()));
+                (noted, rests)
+            }
+            step => {
+                assert_eq!(step, ask());
+                (noted, 0)
+            }
+        }
+    };
+    assert_eq!(steps(cut(), 0), (false, 0));
+    assert_eq!(steps(cut(), 10), (true, 1_000));
+    for rests in [2_000, 4_000, 8_000, 10_000, 10_000] {
+        assert_eq!(steps(cut(), 10_000), (false, rests));
+    }
+    assert_eq!(steps(Event::Woken(Ok(())), 10_000), (false, 0));
+    assert_eq!(steps(cut(), 10_000), (false, 0));
 }
