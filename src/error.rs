@@ -81,9 +81,10 @@ impl Error {
         match self {
             // As if it had ended before rlock looked for it.
             Self::Usage(_) | Self::ProcessEnded => (exit::USAGE, "usage"),
-            Self::Config(_) | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
-                (exit::CONFIG, "config")
-            }
+            Self::Config(_)
+            | Self::Store(
+                Failure::Misconfigured { .. } | Failure::NotHere(_) | Failure::TooLarge(_),
+            ) => (exit::CONFIG, "config"),
             Self::Store(_) => (exit::UNREACHABLE, "unreachable"),
             Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock => {
                 (exit::BUSY, "busy")

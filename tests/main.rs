@@ -7,6 +7,7 @@ mod support;
 mod bounded;
 mod cluster;
 mod completion;
+mod endpoint;
 mod errors;
 mod every_signal;
 mod exclusion;

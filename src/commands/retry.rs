@@ -37,9 +37,12 @@ impl Retry<'_> {
                 Next::Again(failure, again) => (failure, again),
             };
             failures += 1;
+            let (pending, problem) = (self.pending, failure.problem());
             // A single failure is not worth a message.
+            if failures == 1 {
+                report.detail(format_args!("{problem}; retrying"));
+            }
             if failures == 2 {
-                let (pending, problem) = (self.pending, failure.problem());
                 let left = show(attempts.until().since(now));
                 report.note(format_args!("{pending} yet: {problem}; retrying for up to {left}"));
             }

@@ -13,6 +13,8 @@ pub enum Failure {
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
     /// script, or too recently started to vote. Or too few servers of a quorum can.
     Unavailable(UserMessage),
+    /// The server is not the one that has the locks: it is a replica. It has never served this run.
+    NotHere(UserMessage),
     /// The reply is larger than any lock can be.
     TooLarge(UserMessage),
     /// The user must change something first. `executed`: the request may have taken effect all
@@ -56,7 +58,8 @@ impl Failure {
     /// The one of several to report, of which there is at least one: one that the user can fix, or
     /// else the first.
     pub fn worst(mut failures: Vec<Self>) -> Self {
-        let fixable = failures.iter().position(|it| matches!(it, Self::Misconfigured { .. }));
+        let is_fixable = |it: &Self| matches!(it, Self::Misconfigured { .. } | Self::NotHere(_));
+        let fixable = failures.iter().position(is_fixable);
         failures.swap_remove(fixable.unwrap_or(0))
     }
 
@@ -70,6 +73,7 @@ impl Failure {
         match &mut self {
             Self::Unreachable { fault, .. }
             | Self::Unavailable(fault)
+            | Self::NotHere(fault)
             | Self::TooLarge(fault)
             | Self::Unconfirmed(fault)
             | Self::Misconfigured { fault, .. } => *fault = fault.clone().reworded(reword),
@@ -82,6 +86,7 @@ impl Failure {
         match self {
             Self::Unreachable { fault, .. }
             | Self::Unavailable(fault)
+            | Self::NotHere(fault)
             | Self::TooLarge(fault)
             | Self::Unconfirmed(fault)
             | Self::Misconfigured { fault, .. } => Some(fault),
@@ -91,7 +96,7 @@ impl Failure {
 
     /// Whether the cause may pass without any action, so that it is worth trying again.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_) | Self::Unconfirmed(_))
+        !matches!(self, Self::Misconfigured { .. } | Self::TooLarge(_) | Self::Interrupted { .. })
     }
 
     /// Whether no server has answered at all.
@@ -122,10 +127,20 @@ impl Failure {
             Self::Unreachable { fault, others_answer, .. } => {
                 Self::Unreachable { fault, delivery, others_answer }
             }
-            Self::Unavailable(fault) => Self::Unreachable { fault, delivery, others_answer: true },
+            Self::Unavailable(fault) | Self::NotHere(fault) => {
+                Self::Unreachable { fault, delivery, others_answer: true }
+            }
             Self::Misconfigured { fault, .. } => Self::Misconfigured { fault, executed: true },
             Self::Interrupted { .. } => Self::Interrupted { sent: true },
             failure @ (Self::TooLarge(_) | Self::Unconfirmed(_)) => failure,
+        }
+    }
+
+    /// The same failure after it was waited for in vain.
+    pub fn outlasted(self) -> Self {
+        match self {
+            Self::NotHere(fault) => Self::Unavailable(fault),
+            failure => failure,
         }
     }
 
@@ -135,7 +150,7 @@ impl Failure {
             Self::Unreachable { delivery, .. } => *delivery != Delivery::NotSent,
             Self::Interrupted { sent } => *sent,
             Self::Misconfigured { executed, .. } => *executed,
-            Self::Unavailable(_) => false,
+            Self::Unavailable(_) | Self::NotHere(_) => false,
             Self::TooLarge(_) => true,
             Self::Unconfirmed(_) => true,
         }
@@ -161,6 +176,7 @@ mod tests {
         for failure in [
             Failure::unreachable(fault(), Delivery::NotSent),
             Failure::Unavailable(fault()),
+            Failure::NotHere(fault()),
             Failure::misconfigured("refused", "correct it"),
             Failure::Interrupted { sent: false },
         ] {

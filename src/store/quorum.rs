@@ -176,7 +176,9 @@ impl Quorum {
         self.diagnostics.extend(own);
         self.diagnostics.push(match answer {
             Ok(what) => Diagnostic::Detail(format!("{}: {what}", self.members[number].name())),
-            Err(Failure::Misconfigured { fault, .. }) if !self.warned.contains(&number) => {
+            Err(Failure::Misconfigured { fault, .. } | Failure::NotHere(fault))
+                if !self.warned.contains(&number) =>
+            {
                 self.warned.push(number);
                 let fault =
                     fault.reworded(|what| format!("{what} (continuing without this server)"));

@@ -85,7 +85,9 @@ impl<T> Votes<T> {
         let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
         // Prefer the failure of a server that may recover.
         let recovery = self.votes.iter().find_map(|vote| match vote {
-            Some(Err(Failure::Unavailable(fault))) => fault.remedy().map(str::to_owned),
+            Some(Err(Failure::Unavailable(fault) | Failure::NotHere(fault))) => {
+                fault.remedy().map(str::to_owned)
+            }
             _ => None,
         });
         let restore = || format!("restore {} of these servers", required.saturating_sub(useful));

@@ -36,7 +36,9 @@ impl Cluster {
     /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot
     /// be used.
     pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        let nodes = nodes.iter().map(|node| Node::new(node.clone(), io_timeout, None));
+        // What one of them has accepted, the others accept too.
+        let all = nodes.iter().map(|node| nodes[0].at(node.endpoint.clone()));
+        let nodes = all.map(|node| Node::new(node, io_timeout, None));
         Ok(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             owner: None,
@@ -120,7 +122,7 @@ impl Cluster {
                 // Another node has redirected the request to this one.
                 return Err(absent.swap_remove(known).1.if_others(true));
             }
-            let Refusal { failure, redirection } =
+            let Refusal { failure, redirection, .. } =
                 match self.nodes[at].run_script(call, asking, interrupt) {
                     Ok(reply) => {
                         self.last = (at, asking);

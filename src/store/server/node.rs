@@ -3,6 +3,7 @@
 pub mod handshake;
 mod link;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use handshake::Probe;
@@ -129,7 +130,7 @@ impl Node {
         let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
         self.unanswered = false;
         let result = |(call, reply)| match reply {
-            Value::ServerError(error) => Err(refusal::of_script(&error, &self.address, call)),
+            Value::ServerError(error) => Err(self.refused(&error, Some(call))),
             value => Ok(value),
         };
         Ok(calls.iter().zip(replies).map(result).collect())
@@ -146,7 +147,7 @@ impl Node {
         let confirmed = if call.min_replicas > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
             Some(Value::ServerError(error)) => {
-                return Err(refusal::of_script(&error, &self.address, call));
+                return Err(self.refused(&error, Some(call)));
             }
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
@@ -155,11 +156,12 @@ impl Node {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas),
             // The script itself has run.
             Some(Value::ServerError(error)) => {
-                return Err(self.refused(&error).failure.but_maybe_executed().into());
+                return Err(self.refused(&error, None).failure.but_maybe_executed().into());
             }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
+        self.address.served.store(true, Ordering::Relaxed);
         Ok(Reply { value, repeated, unconfirmed })
     }
 
@@ -271,7 +273,7 @@ impl Node {
         };
         let rest = replies.split_off(before);
         match replies.pop() {
-            Some(Value::ServerError(error)) => Err(self.refused(&error)),
+            Some(Value::ServerError(error)) => Err(self.refused(&error, None)),
             reply => Ok(reply.map(|reply| (reply, rest))),
         }
     }
@@ -284,8 +286,11 @@ impl Node {
         let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
         let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {
-            Some(error) => Err(self.refused(error).failure),
-            None => replies.pop().ok_or_else(|| self.unexpected_reply()),
+            Some(error) => Err(self.refused(error, None).failure),
+            None => {
+                self.address.served.store(true, Ordering::Relaxed);
+                replies.pop().ok_or_else(|| self.unexpected_reply())
+            }
         }
     }
 

@@ -9,6 +9,23 @@ pub struct Refusal {
     /// What it means unless the redirection is followed.
     pub(super) failure: Failure,
     pub(super) redirection: Option<Redirection>,
+    /// `None` if it is not an error reply.
+    rejects: Option<Rejects>,
+}
+
+/// What an error reply rejects, and so how long to go on asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rejects {
+    /// The server does not accept this client. The user must fix that, unless the server has
+    /// accepted it before: then it may be changing.
+    Client,
+    /// This server does not have the locks. During a failover, the name of the master may soon lead
+    /// to another server.
+    Place,
+    /// The server cannot serve locks now. The name may lead to another server soon, too.
+    Moment,
+    /// The request itself is at fault, so there is no use in repeating it.
+    Lock,
 }
 
 /// Where a request may be served instead.
@@ -18,13 +35,71 @@ pub(super) enum Redirection {
     Elsewhere { node: Endpoint, asking: bool },
     /// The lock's keys are divided between this node of a cluster and another one.
     Moving,
-    /// By the master: this server is not one, or no longer.
-    Master,
 }
+
+use Rejects::{Client, Lock, Moment, Place};
+
+/// Each error code, with what it means and what to do about it. `%` stands for a detail: see
+/// `detail`.
+const CODES: [(&str, Rejects, &str, &str); 24] = [
+    ("NOAUTH", Client, "requires a password", "set %"),
+    ("WRONGPASS", Client, "rejected the username or password%", "correct the credentials"),
+    ("UNUSED-PASSWORD", Client, "does not use a password", "remove it from %"),
+    ("NOPERM", Client, "denies a permission: %", "grant it with ACL SETUSER there"),
+    ("NOPERM-COMMAND", Client, "denies permission for the command %", "allow +%"),
+    ("NOPERM-KEYS", Client, "denies permission for the lock's keys", "allow %"),
+    ("NO-DATABASE", Client, "has no such database", "correct the database number"),
+    ("ONE-DATABASE", Client, "has only database 0, as in a cluster", "use a redis+cluster:// URL"),
+    ("MOVED", Client, "is a cluster node", "use a redis+cluster:// URL"),
+    ("ASK", Client, "is a cluster node", "use a redis+cluster:// URL"),
+    ("NO-COMMAND", Client, "does not support the command %", "%"),
+    ("READONLY", Place, "is a replica", "use the address of the master"),
+    ("MASTERDOWN", Place, "is a replica that has lost its master", "restore the master"),
+    ("UNBLOCKED", Place, "is not a master any more", "check where its name leads to"),
+    ("LOADING", Moment, "is loading its data", "try again shortly"),
+    ("BUSY", Moment, "is busy running a script", "if it does not end, run SCRIPT KILL there"),
+    ("CLUSTERDOWN", Moment, "reports that its cluster is down", "check CLUSTER INFO there"),
+    ("TRYAGAIN", Moment, "is moving the lock to another node", "try again shortly"),
+    ("OOM", Moment, "is out of memory and refuses writes", "raise maxmemory or free memory there"),
+    ("MISCONF", Moment, "cannot save to disk and refuses writes", "check its log"),
+    ("NOREPLICAS", Moment, "has too few replicas and refuses writes", "restore its replicas"),
+    ("MAXCLIENTS", Moment, "has too many clients", "raise maxclients there"),
+    (
+        "WRONGTYPE",
+        Lock,
+        "has something other than a lock under this key",
+        "use another name or --prefix",
+    ),
+    ("CROSSSLOT", Lock, "has the keys of a lock in several slots", "use another --prefix"),
+];
+
+/// Error codes that Redis 6.2 moves into the text of the error if a script raised it.
+const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
+
+/// What the text of an error without a code of its own contains, and the code for it.
+const TEXTS: &[(&str, &str)] = &[
+    // Clients that are not logged in may not send as many arguments as a script takes.
+    ("unauthenticated", "NOAUTH"),
+    ("unknown command", "NO-COMMAND"),
+    ("SELECT is not allowed", "ONE-DATABASE"),
+    ("DB index", "NO-DATABASE"),
+    ("max number of clients", "MAXCLIENTS"),
+    ("AUTH", "UNUSED-PASSWORD"),
+];
+
+/// What to do without a command that a server does not have.
+const WITHOUT: &[(&str, &str)] = &[
+    ("WAIT", "omit --min-replicas"),
+    ("SCAN", "name the lock, because its locks cannot be listed"),
+    ("SELECT", "use database 0"),
+    ("SENTINEL", "use the addresses of the sentinels (usually port 26379)"),
+];
+
+const NO_COMMAND: &str = "use a master with Redis 6.2 or later, not a sentinel";
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
-        Self { failure, redirection: None }
+        Self { failure, redirection: None, rejects: None }
     }
 }
 
@@ -38,128 +113,113 @@ impl Refusal {
     /// For a wait: none if another node of the cluster has the lock, as the next request finds it.
     pub(super) fn ends_wait<T>(self) -> Result<Option<T>, Failure> {
         match self.redirection {
-            Some(Redirection::Elsewhere { .. } | Redirection::Moving) => Ok(None),
-            _ => Err(self.failure),
+            Some(_) => Ok(None),
+            None => Err(self.failure),
         }
+    }
+
+    /// Whether the server is not the one that has the locks.
+    pub(super) fn is_not_here(&self) -> bool {
+        self.rejects == Some(Place)
+    }
+
+    /// Whether another connection may lead to a server that serves the request.
+    pub(super) fn ends_connection(&self) -> bool {
+        matches!(self.rejects, Some(Place | Moment)) && self.redirection.is_none()
     }
 }
 
 /// The server is not a master.
 pub(super) fn demoted(address: &Address) -> Refusal {
-    let what = format!("{address} is a replica");
-    let failure = Failure::misconfigured(what, "use the address of the master");
-    Refusal { failure, redirection: Some(Redirection::Master) }
+    refusal("READONLY", address, "")
 }
 
-/// Error codes that Redis 6.2 moves into the text of the error if a script raised it.
-const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
+/// A refusal with this code, and a detail for its message.
+fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
+    let row = CODES.iter().find(|(known, ..)| *known == code);
+    let (_, rejects, what, remedy) = row.copied().unwrap_or(("", Lock, "replied with %", ""));
+    let mut fault = UserMessage::new(format!("{address} {}", what.replace('%', detail)));
+    if !remedy.is_empty() {
+        let by_command = || WITHOUT.iter().find(|(command, _)| *command == detail);
+        let detail = match code {
+            "NO-COMMAND" => by_command().map_or(NO_COMMAND, |(_, remedy)| remedy),
+            "NOPERM-COMMAND" => &detail.to_lowercase(),
+            "NOAUTH" | "UNUSED-PASSWORD" => address.password_setting,
+            _ => detail,
+        };
+        fault = fault.with_remedy(remedy.replace('%', detail));
+    }
+    let failure = match rejects {
+        Place if address.has_served() => Failure::Unavailable(
+            fault.reworded(|what| format!("{what}; a failover may be under way")),
+        ),
+        Place => Failure::NotHere(fault),
+        Moment => Failure::Unavailable(fault),
+        Client if address.has_served() => Failure::Unavailable(fault),
+        Client | Lock => Failure::Misconfigured { fault, executed: false },
+    };
+    let redirection = (code == "TRYAGAIN").then_some(Redirection::Moving);
+    Refusal { failure, redirection, rejects: Some(rejects) }
+}
 
-/// Describes a server that does not have a command; `sentinel` recognizes it.
-pub(super) const UNSUPPORTED_COMMAND: &str = "does not support a command";
-
-/// Classifies an error reply: the cause may pass without any action, or the user must fix it.
+/// Classifies an error reply.
 pub fn of(error: &ServerError, address: &Address) -> Refusal {
-    let peer = address.to_string();
     let text = error.details().unwrap_or_default();
     let code = match error.code() {
-        // Clients that are not logged in may not send as many arguments as a script takes.
-        "ERR" if text.contains("unauthenticated") => "NOAUTH",
         // Check this before looking for codes: the text contains the user name, which may look like
         // one.
         "ERR" if is_denial(text) => "NOPERM",
-        "ERR" => CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
+        "ERR" => {
+            let in_text = CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied();
+            let by_text = || TEXTS.iter().find(|(part, _)| text.contains(part)).map(|it| it.1);
+            in_text.or_else(by_text).unwrap_or("ERR")
+        }
         code => code,
     };
-    let passing = |what: &str, remedy: &str| {
-        Refusal::from(Failure::unavailable(format!("{peer} {what}"), remedy))
-    };
-    let lasting = |what: &str, remedy: &str| {
-        Refusal::from(Failure::misconfigured(format!("{peer} {what}"), remedy))
-    };
-    let login = |what: &str, remedy: &str| match address.is_accepted {
-        true => passing(what, remedy),
-        false => lasting(what, remedy),
-    };
-    let unknown = || {
-        let what = format!("{peer} replied with {} {}", first_line(code), first_line(text));
-        Failure::Misconfigured { fault: UserMessage::new(what), executed: false }.into()
+    let detail = match code {
+        "WRONGPASS" => address.unread.as_ref().map_or(String::new(), |why| format!(" ({why})")),
+        "NOPERM" | "NO-COMMAND" => match quoted_in(text) {
+            Some(command) => command.to_uppercase(),
+            None => first_line(text),
+        },
+        code => format!("{} {}", first_line(code), first_line(text)),
     };
     match code {
-        "LOADING" => passing("is loading its data", "try again shortly"),
-        "BUSY" => passing("is busy running a script", "if it does not end, run SCRIPT KILL there"),
-        "MASTERDOWN" => passing("has lost its master", "restore the master"),
-        "CLUSTERDOWN" => passing("reports that its cluster is down", "check CLUSTER INFO there"),
-        "UNBLOCKED" => passing("ended the wait", "check whether it is still a master"),
-        "TRYAGAIN" => Refusal {
-            redirection: Some(Redirection::Moving),
-            ..passing("is moving the lock to another node", "try again shortly")
-        },
-        "OOM" => {
-            passing("is out of memory and refuses writes", "raise maxmemory or free memory there")
-        }
-        "MISCONF" => passing("cannot save to disk and refuses writes", "check its log"),
-        "NOREPLICAS" => passing("has too few replicas and refuses writes", "restore its replicas"),
-        "NOAUTH" => login("requires a password", &format!("set {}", address.password_setting)),
-        "WRONGPASS" => {
-            let unread = address.unread.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-            let what = format!("rejected the username or password{unread}");
-            login(&what, "correct the credentials")
-        }
-        "NOPERM" => {
-            let what = format!("{peer}: permission denied: {}", first_line(text));
-            Failure::misconfigured(what, "grant the permission with ACL SETUSER there").into()
-        }
-        "READONLY" => demoted(address),
-        "WRONGTYPE" => {
-            let what = format!("{peer}: this key holds something other than a lock");
-            Failure::misconfigured(what, "use another name or --prefix").into()
-        }
+        "NOPERM" if quoted_in(text).is_some() => refusal("NOPERM-COMMAND", address, &detail),
         "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
-            Some(Ok(node)) => Refusal {
-                redirection: Some(Redirection::Elsewhere { node, asking: code == "ASK" }),
-                ..lasting("is a cluster node", "use a redis+cluster:// URL")
-            },
+            Some(Ok(node)) => {
+                let redirection = Some(Redirection::Elsewhere { node, asking: code == "ASK" });
+                Refusal { redirection, ..refusal(code, address, &detail) }
+            }
             Some(Err(failure)) => failure.into(),
-            None => unknown(),
+            None => refusal("ERR", address, &detail),
         },
-        "ERR" if text.contains("AUTH") => {
-            let remedy = format!("remove it from {}", address.password_setting);
-            login("does not use a password", &remedy)
-        }
-        "ERR" if text.contains("DB index") => {
-            lasting("has no such database", "correct the database number")
-        }
-        "ERR" if text.contains("max number of clients") => {
-            passing("has too many clients", "raise maxclients there")
-        }
-        "ERR" if text.contains("unknown command") => {
-            let what = format!("{UNSUPPORTED_COMMAND}: {}", first_line(text));
-            lasting(&what, "use Redis 6.2 or later")
-        }
-        _ => unknown(),
+        code => refusal(code, address, &detail),
     }
+}
+
+/// The command that a text names in quotes, with its subcommand.
+fn quoted_in(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once(['\'', '`'])?;
+    let (command, _) = rest.split_once(['\'', '`'])?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '|' | '_' | '-');
+    (!command.is_empty() && command.chars().all(is_name)).then_some(command)
 }
 
 /// Classifies the error reply to a script. If an ACL denied a command, the server names at best the
 /// line of the script, from which the command is found.
 pub fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
-    let denied_for = |what: &str, remedy: &str| {
-        Failure::misconfigured(format!("{address}: permission denied for {what}"), remedy).into()
-    };
     let denied = is_denial(text);
     let of_keys = text.contains("of the keys") || text.contains("to access a key");
     // The error does not name a line if `pcall` raised it, and only the GET of the guard uses that.
     match line_in(text).map_or(Some("GET"), |line| call.command_at(line)) {
         _ if (denied || error.code() == "NOPERM") && of_keys => {
             let [guard, side] = call.key_patterns();
-            denied_for("the lock's keys", &format!("allow ~{guard} and ~{side}"))
+            refusal("NOPERM-KEYS", address, &format!("~{guard} and ~{side}"))
         }
-        Some(command) if denied => denied_for(
-            &format!("the {command} command"),
-            &format!("allow +{}", command.to_lowercase()),
-        ),
-        _ if denied => denied_for("a command in a script", "check ACL LOG there"),
+        Some(command) if denied => refusal("NOPERM-COMMAND", address, command),
+        _ if denied => refusal("NOPERM", address, "a command in a script"),
         _ => of(error, address),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::node::{Node, Probe, Reply};
 use super::race::first;
-use super::refusal::{Redirection, Refusal, UNSUPPORTED_COMMAND};
+use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
@@ -81,15 +81,7 @@ impl Sentinel {
 /// Where the master of the service listens, according to one sentinel.
 fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
-    let answer = sentinel.ask(question, None).map_err(|failure| match failure {
-        failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
-            let what = format!("{} is not a sentinel", sentinel.endpoint());
-            let remedy = "use the addresses of the sentinels (usually port 26379)";
-            Failure::misconfigured(what, remedy)
-        }
-        failure => failure,
-    });
-    match answer? {
+    match sentinel.ask(question, None)? {
         Value::Nil => {
             let what =
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
@@ -136,16 +128,14 @@ impl Topology for Sentinel {
         }
         let master = self.master(None, Limit::new(self.io_timeout, interrupt))?;
         let mut reply = master.run_script(call, false, interrupt);
-        let is_demoted =
-            |refusal: &Refusal| matches!(refusal.redirection, Some(Redirection::Master));
         let demoted = self.master.endpoint().clone();
         // During a failover, another sentinel may already name the new master.
-        if reply.as_ref().is_err_and(is_demoted)
+        if reply.as_ref().is_err_and(Refusal::is_not_here)
             && let Ok(other) = self.master(Some(demoted), Limit::new(PATIENCE, interrupt))
         {
             reply = other.run_script(call, false, interrupt);
         }
-        reply.map_err(|refusal| match is_demoted(&refusal) {
+        reply.map_err(|refusal| match refusal.is_not_here() {
             true => not_a_master(self.master.endpoint()),
             // A sentinel has just named this server.
             false => refusal.failure.if_others(true),

@@ -4,6 +4,7 @@ pub(in crate::store) mod mistakes;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
@@ -30,8 +31,9 @@ pub struct Address {
     pub(in crate::store) unread: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
-    /// Whether a server has accepted the login. If one rejects it later, it is probably changing.
-    pub(in crate::store) is_accepted: bool,
+    /// Whether a server has served a request there, shared by all copies of this. What the user set
+    /// up was right then, so a refusal is probably a change that is under way.
+    pub(in crate::store) served: Arc<AtomicBool>,
 }
 
 /// A user and a password that do not come from a URL.
@@ -126,7 +128,7 @@ impl Address {
             reread: None,
             unread: None,
             password_setting: "the URL",
-            is_accepted: false,
+            served: Arc::default(),
         })
     }
 
@@ -153,6 +155,10 @@ impl Address {
         let present = self.reread.as_ref().map(|reread| reread()).transpose();
         self.unread = present.as_ref().err().cloned();
         present.ok().flatten().or_else(|| self.password.clone())
+    }
+
+    pub(in crate::store) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
     }
 
     pub(in crate::store) fn has_password(&self) -> bool {

@@ -11,6 +11,7 @@ use crate::rules::quorum::Run;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};
+use crate::store::server::scripts::Call;
 use crate::store::wire::{Cmd, Connection, Endpoint, Limit, ServerError, Value};
 
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
@@ -55,8 +56,23 @@ pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
 }
 
 impl Node {
-    pub(super) fn refused(&self, error: &ServerError) -> Refusal {
-        refusal::of(error, &self.address)
+    /// What an error reply means, to a script or to another command. If another server may serve
+    /// the request, closes the connection: the next one may lead there.
+    pub(super) fn refused(&mut self, error: &ServerError, call: Option<&Call>) -> Refusal {
+        let refusal = match call {
+            Some(call) => refusal::of_script(error, &self.address, call),
+            None => refusal::of(error, &self.address),
+        };
+        if refusal.ends_connection() {
+            self.connection = None;
+        }
+        refusal
+    }
+
+    /// Whether one of these replies says that another server may serve the request.
+    fn leads_elsewhere(&self, replies: &[Value]) -> bool {
+        let refusal = first_error(replies).map(|error| refusal::of(error, &self.address));
+        refusal.is_some_and(|refusal| refusal.ends_connection())
     }
 
     /// For a reply that is valid RESP but not what the command returns. Closes the connection.
@@ -98,6 +114,11 @@ impl Node {
         };
         let limit = Limit::new(pipeline.timeout, pipeline.interrupt);
         match connection.exchange(pipeline.commands, limit) {
+            // The name may lead to another server by now. This one has not executed the request.
+            Ok(replies) if self.leads_elsewhere(&replies) => {
+                drop(connection);
+                Ok((self.exchange_anew(pipeline)?, false))
+            }
             Ok(replies) => {
                 self.connection = Some((connection, purpose));
                 Ok((replies, false))
@@ -185,7 +206,7 @@ impl Node {
             }
         };
         let rest = replies.split_off(handshake.len());
-        if let Some(refused) = first_error(&replies).map(|error| self.refused(error)) {
+        if let Some(refused) = first_error(&replies).map(|error| self.refused(error, None)) {
             let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
             return self.refused_but(executed, refused, connection, kind).map(|()| rest);
         }
@@ -201,8 +222,6 @@ impl Node {
             }
             _ => {}
         }
-        let error = first_error(&rest).map(ServerError::code);
-        self.address.is_accepted |= matches!(error, None | Some("NOSCRIPT"));
         self.connection = Some((connection, Purpose::Any));
         Ok(rest)
     }
