@@ -85,7 +85,7 @@ fn a_signal_ends_a_search_for_the_master() {
     on(&service)
         .run("exec --io-timeout 300ms L true")
         .exits(69)
-        .says("no sentinel returned the master's address (3 asked)");
+        .says("no sentinel returned the address of the master of svc (3 asked)");
     let searching = on(&service).start("exec --ttl 240s --io-timeout 60s L true");
     let tasks = format!("/proc/{}/task", searching.process.id());
     until("all sentinels are asked", || {

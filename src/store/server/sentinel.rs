@@ -67,7 +67,7 @@ impl Sentinel {
         };
         let answer = first("sentinel", asked, question, &mut self.diagnostics, limit);
         let (index, sentinel, master) =
-            answer.map_err(|failures| none_of(failures, self.sentinels.len()))?;
+            answer.map_err(|failures| none_of(failures, &self.service, self.sentinels.len()))?;
         if *self.master.endpoint() != master {
             let what = format!("sentinel {}: {master} is the master", sentinel.endpoint());
             self.diagnostics.push(Diagnostic::Detail(what));
@@ -97,13 +97,13 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
 
 /// The failure to report when none of `count` sentinels names a master: an interrupt, one that the
 /// user can fix, or else the first.
-fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
+fn none_of(failures: Vec<Failure>, service: &str, count: usize) -> Failure {
     let answers = failures.iter().any(|failure| !failure.is_unreachable());
     match Failure::worst(failures) {
         failure @ (Failure::Misconfigured { .. } | Failure::Interrupted { .. }) => failure,
         first => {
             let what = format!(
-                "no sentinel returned the master's address ({count} asked): {}",
+                "no sentinel returned the address of the master of {service} ({count} asked): {}",
                 first.problem()
             );
             let fault = UserMessage::new(what).with_remedy("check the sentinels");
@@ -116,7 +116,7 @@ fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
 }
 
 fn not_a_master(server: &Endpoint) -> Failure {
-    let what = format!("{server} is not a master, although a sentinel reports it as one");
+    let what = format!("{server} is not a master yet, although a sentinel reports it as one");
     Failure::unavailable(what, "try again when the failover has ended")
 }
 
@@ -138,7 +138,13 @@ impl Topology for Sentinel {
         reply.map_err(|refusal| match refusal.is_not_here() {
             true => not_a_master(self.master.endpoint()),
             // A sentinel has just named this server.
-            false => refusal.failure.if_others(true),
+            false => {
+                let service = &self.service;
+                refusal
+                    .failure
+                    .if_others(true)
+                    .reworded(|why| format!("master of {service}: {why}"))
+            }
         })
     }
 
