@@ -248,6 +248,46 @@ fn a_holder_says_once_that_a_renewal_is_late_and_once_that_it_is_over() {
 }
 
 #[test]
+fn a_preloaded_library_with_another_clock_changes_no_lease() {
+    let find = "echo /usr/lib/*/faketime/libfaketime.so.1";
+    let library = run(Command::new("sh").args(["-c", find])).out();
+    assert!(std::path::Path::new(&library).exists(), "{library}");
+    // Ahead, behind, slow, fast, frozen, and from a date on.
+    let clocks = ["+1h", "-1h", "+0 x0.2", "+0 x5", "2020-01-01 00:00:00", "@2020-01-01 00:00:00"];
+    for server in [Server::start(), Server::local()] {
+        let exec = |clock: &str, options: &str, script: &str| {
+            let line = format!("exec {options} sh -c");
+            let mut command = server.rlock(line.split(' ').chain([script]));
+            command.env("LD_PRELOAD", &library).env("FAKETIME", clock);
+            command
+        };
+        let held = "trap '' TERM; echo READY; sleep 1000";
+        let holders = Vec::from_iter(clocks.iter().enumerate().map(|(lock, clock)| {
+            let options = format!("-v --ttl 2s {lock}");
+            (lock, clock, Running::start(&mut exec(clock, &options, held)))
+        }));
+        let holders = Vec::from_iter(holders.into_iter().map(|(lock, clock, mut holder)| {
+            // Four renewals take longer than a lease.
+            for _ in 0..4 {
+                holder.told("renewed for");
+            }
+            server.run(&format!("exec -n {lock} true")).exits(75);
+            run(&mut exec(clock, "-n 0", "true")).exits(75);
+            (clock, holder)
+        }));
+        if server.is_local() {
+            (0..holders.len()).for_each(|lock| server.revoke(&lock.to_string()));
+        } else {
+            server.signal("STOP");
+        }
+        // The sleep of each would last longer than any limit.
+        for (clock, holder) in holders {
+            assert_eq!(holder.end().code(), 76, "{clock}");
+        }
+    }
+}
+
+#[test]
 fn a_release_is_retried_until_the_lease_ends_and_its_failure_is_only_a_warning() {
     let mut server = Server::start();
     let script = "echo READY; read _; exit 7";

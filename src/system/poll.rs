@@ -2,10 +2,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use crate::rules::Instant;
 
@@ -83,33 +82,23 @@ fn poll<const N: usize>(
 ) -> io::Result<[bool; N]> {
     let polled = wanted.iter().flatten().map(|&(descriptor, want)| {
         let flags = match want {
-            Want::Read => PollFlags::POLLIN,
-            Want::Write => PollFlags::POLLOUT,
+            Want::Read => PollFlags::IN,
+            Want::Write => PollFlags::OUT,
         };
-        PollFd::new(descriptor, flags)
+        PollFd::from_borrowed_fd(descriptor, flags)
     });
     let mut polled: Vec<PollFd<'_>> = polled.collect();
     loop {
         let left = until.map(|until| until.since(Instant::now()));
-        match nix::poll::poll(&mut polled, timeout(left)) {
+        // A time that is too large for the kernel counts as forever.
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(0) if left.is_none_or(|left| !left.is_zero()) => {}
             Ok(_) => break,
-            Err(Errno::EINTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
     let mut polled = polled.iter();
-    Ok(wanted.map(|one| one.is_some() && polled.next().is_none_or(|one| one.any().unwrap_or(true))))
-}
-
-/// Rounds up, so that the wait does not end early. poll(2) cannot wait for a very long time: that
-/// is cut here, and the loop above continues the wait.
-fn timeout(left: Option<Duration>) -> PollTimeout {
-    match left {
-        None => PollTimeout::NONE,
-        Some(left) => {
-            let millis = left.as_nanos().div_ceil(1_000_000);
-            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-        }
-    }
+    Ok(wanted.map(|one| one.is_some() && polled.next().is_none_or(|one| !one.revents().is_empty())))
 }

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::ClockId;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::rules::model::Lock;
 use crate::rules::model::lock::TOO_FAR;
 use crate::rules::{Instant, millis};
+use crate::system::clock::time_of;
 
 /// The name of a clock that runs since boot and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,8 +100,7 @@ impl Timeline {
         let since_boot = millis(Instant::now().since_boot());
         let own = clocks.iter().position(|epoch| epoch.clock == *clock);
         let own = own.unwrap_or_else(|| {
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let start = millis(wall).saturating_sub(since_boot);
+            let start = millis(time_of(ClockId::Realtime)).saturating_sub(since_boot);
             clocks.push(Epoch { clock: clock.clone(), start });
             clocks.len() - 1
         });
