@@ -1,5 +1,6 @@
 //! A command runs only under a lease that is renewed.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -130,6 +131,46 @@ fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
     server.revoke("L");
     assert_eq!(first.process.wait().unwrap().code(), Some(76));
     assert_eq!(lock(), 0);
+}
+
+#[test]
+fn after_a_loss_rlock_looks_only_at_what_the_command_has_started() {
+    let server = Server::start();
+    let log = server.directory().join("log");
+    let strace = format!("strace -qq -e trace=openat,execve -o {}", log.display());
+    let script = "trap '' TERM; (setsid sh -c 'echo READY; sleep 1000') & wait";
+    let exec = format!("{strace} {} exec --ttl 3s L sh -c", support::binary());
+    let mut first = Running::start(&mut server.program(&exec, script)).prints_first("READY");
+    server.revoke("L");
+    assert_eq!(first.process.wait().unwrap().code(), Some(76));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("/children\"") && !log.contains("\"/proc/1/"), "{log}");
+}
+
+#[test]
+fn a_process_that_cannot_be_killed_delays_the_exit_only_for_a_moment_and_is_named() {
+    let server = Server::start();
+    // Root without the right to signal others.
+    let drops = "setpriv --bounding-set=-kill --inh-caps=-all";
+    let other = "setpriv --reuid=65534 --clear-groups sleep 1000 >&- 2>&-";
+    let exec = format!("{drops} {} exec --ttl 2s L sh -c", support::binary());
+    let script = format!("{other} & a=$!; {other} & echo $a $!; wait");
+    let mut first = Running::start(&mut server.program(&exec, &script));
+    let left = first.line();
+    let left = || left.split(' ');
+    until("they are another user's", || {
+        left().all(|pid| std::fs::metadata(format!("/proc/{pid}")).unwrap().uid() == 65534)
+    });
+    let mut longer = LongerWait::of("5s");
+    server.revoke("L");
+    let told = first.end().exits(76).err();
+    for pid in left() {
+        support::send_signal(pid.parse().unwrap(), "KILL");
+    }
+    longer.is_not_over();
+    let told = told.lines().find(|line| line.contains("cannot kill ")).unwrap();
+    assert_eq!(told.matches("sleep (pid ").count(), 2, "{told}");
+    assert!(told.ends_with(", uid 65534); stop what still runs without the lock"), "{told}");
 }
 
 #[test]

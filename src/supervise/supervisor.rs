@@ -97,7 +97,8 @@ impl Supervisor<'_> {
             for event in events {
                 self.handle(event);
             }
-            if self.guard.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
+            let awaits = self.guard.machine.awaits_descendants();
+            if awaits && self.descendants.are_gone(&self.child, None) {
                 self.handle(Event::DescendantsGone);
             }
             if self.guard.machine.is_over() {
@@ -189,15 +190,13 @@ impl Supervisor<'_> {
                 self.report.note(format_args!("the lease was renewed after {}", show(after)));
             }
             Action::Terminate => {
-                // A stopped process ends only once it is continued.
-                for signal in [Signal::SIGTERM, Signal::SIGCONT] {
-                    self.child.signal(signal);
-                    self.descendants.signal_all(&self.child, signal);
-                }
+                self.descendants
+                    .terminate(&mut self.child, self.guard.machine.search_until(Instant::now()));
             }
             Action::Kill => {
-                self.child.signal(Signal::SIGKILL);
-                self.descendants.kill_all(&self.child);
+                if let Some(problem) = self.descendants.kill_all(&mut self.child) {
+                    self.report.warn(problem);
+                }
             }
         }
     }

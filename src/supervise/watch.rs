@@ -30,7 +30,7 @@ pub(crate) fn run(
     let mut watcher = Watcher { watched, signals, guard, report };
     let over = watcher.run_to_the_end();
     if over.is_err() {
-        watcher.watched.kill();
+        watcher.watched.kill(report);
     }
     let lock = watcher.guard.lock;
     let store = watcher.guard.end();
@@ -93,8 +93,10 @@ impl Watcher<'_> {
                     let what = format!("the lease was renewed after {}", show(after));
                     self.watched.warn(self.report, &what);
                 }
-                Action::Terminate => self.watched.terminate(),
-                Action::Kill => self.watched.kill(),
+                Action::Terminate => {
+                    self.watched.terminate(self.guard.machine.search_until(Instant::now()))
+                }
+                Action::Kill => self.watched.kill(self.report),
                 // The process handles its own terminal and signals.
                 _ => {}
             }

@@ -3,20 +3,21 @@
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::thread;
+use std::time::Duration;
 
 use nix::libc;
 use nix::unistd::Pid;
 use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
 
-use super::process::{NONE_FOUND, PAUSE, Process};
+use super::process::{KILL_TIME, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
 use crate::report::Report;
+use crate::rules::Instant;
 use crate::rules::loss::Loss;
 use crate::system::poll::{Want, is_ready};
 
-/// The limit on searches for descendants that must be stopped. A process stops late if it waits for
-/// a disk, or for a child that it started with vfork(2).
-const ROUNDS: u32 = 100;
+/// How long to look for descendants that must be stopped. A process stops late if it waits for a
+/// disk, or for a child that it started with vfork(2).
+const STOP_TIME: Duration = Duration::from_millis(500);
 
 /// A process, identified by a pidfd, because a process ID may be reused.
 pub(crate) struct Watched {
@@ -33,10 +34,11 @@ impl Watched {
         Self { pid, process, descendants: Vec::new() }
     }
 
-    /// Asks the process and its descendants to end, even if they are stopped.
-    pub(super) fn terminate(&mut self) {
+    /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
+    /// moment.
+    pub(super) fn terminate(&mut self, until: Instant) {
         // First, because descendants can be found only while their parents exist.
-        self.find_descendants();
+        self.find_descendants(until);
         for signal in [Signal::TERM, Signal::CONT] {
             // The script first, or it could continue with its next line when its child ends.
             let _ = pidfd_send_signal(&self.process, signal);
@@ -46,24 +48,35 @@ impl Watched {
         }
     }
 
-    /// Kills the process and its descendants. They are stopped first: a stopped process starts no
-    /// others, and remains the parent of those it started until all are found.
-    pub(super) fn kill(&mut self) {
+    /// Kills the process and its descendants, and waits for their end. They are stopped first: a
+    /// stopped process starts no others, and remains the parent of those it started until all are
+    /// found. Meanwhile it does nothing, so the search may take its time.
+    pub(super) fn kill(&mut self, report: &Report) {
+        let _ = pidfd_send_signal(&self.process, Signal::STOP);
         self.signal(Signal::STOP);
-        for _ in 0..ROUNDS {
+        let until = Instant::now() + STOP_TIME;
+        loop {
             // A process that is starting another stops only once the other exists. So a search is
             // certain to find all of them only if all known ones have stopped before it.
             let have_halted = self.have_halted();
-            let found = self.find_descendants();
-            if found.is_empty() && have_halted {
+            let found = self.find_descendants(Instant::now() + SEARCH_TIME);
+            if found.is_empty() && have_halted || Instant::now() >= until {
                 break;
             }
             for descendant in found {
                 descendant.signal(Signal::STOP);
             }
-            thread::sleep(PAUSE);
+            pause();
         }
         self.signal(Signal::KILL);
+        let until = Instant::now() + KILL_TIME;
+        while !self.is_gone() && Instant::now() < until {
+            pause();
+        }
+        self.descendants.retain(|descendant| !descendant.has_ended());
+        if let Some(problem) = not_killed(&self.descendants) {
+            self.warn(report, &problem);
+        }
     }
 
     /// Whether the process and its descendants have stopped or ended.
@@ -81,17 +94,22 @@ impl Watched {
         let _ = pidfd_send_signal(&self.process, signal);
     }
 
-    /// Returns the descendants that were not known before.
-    fn find_descendants(&mut self) -> &[Process] {
+    /// Returns the descendants that were not known before, even those whose parents have ended, if a
+    /// known process leads their session. Looks until a moment.
+    fn find_descendants(&mut self, until: Instant) -> Vec<Process> {
         self.descendants.retain(|descendant| !descendant.has_ended());
-        let mut roots: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
+        let mut known: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
         if !has_ended(self.process()) {
-            roots.push(self.pid);
+            known.push(self.pid);
         }
-        let known = self.descendants.len();
-        let found = Process::descendants_of(roots, &Process::all());
-        self.descendants.extend(found.into_iter().filter(|process| !process.is_dead));
-        &self.descendants[known..]
+        let mut found = Vec::new();
+        for search in [Process::below, Process::in_sessions, Process::below] {
+            let new = search(&known, until);
+            known.extend(new.iter().map(|process| process.pid));
+            found.extend(new);
+        }
+        self.descendants.extend(&found);
+        found
     }
 
     /// The pidfd of the process itself, whether it has ended or not.
@@ -149,6 +167,7 @@ mod tests {
     use rustix::process::{PidfdFlags, pidfd_open};
 
     use super::*;
+    use crate::report::Verbosity;
 
     #[test]
     fn what_a_process_is_starting_while_it_is_killed_is_killed_too() {
@@ -165,7 +184,8 @@ mod tests {
             assert_eq!(told.by_ref().lines().next().unwrap().unwrap(), "READY");
             let pid = rustix::process::Pid::from_child(&perl);
             let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill();
+            let report = Report::new(None, Verbosity::Quiet);
+            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill(&report);
             // This pipe ends when the last process ends.
             let mut rest = String::new();
             told.read_to_string(&mut rest).unwrap();
