@@ -76,6 +76,7 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
         (&exec, Refused::Call(libc::SYS_signalfd4), "signalfd4"),
         (&exec, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
         (&exec, Refused::Call(libc::SYS_timerfd_create), "timerfd_create"),
+        (&exec, Refused::Call(libc::SYS_waitid), "waitid"),
         (&exec, Refused::Prctl(libc::PR_SET_PDEATHSIG), "prctl"),
         (&acquire, Refused::Call(libc::SYS_pidfd_open), "pidfd_open"),
     ] {
@@ -84,6 +85,28 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
         assert_eq!(output.code(), 70, "{refused:?}: {output:?}");
         assert!(output.err().ends_with(&expected), "{refused:?}: {output:?}");
         assert!(server.is_free("L"), "{refused:?}");
+    }
+}
+
+#[test]
+fn if_rlock_or_a_keeper_cannot_go_on_all_is_dead_before_the_lock_is_free() {
+    let server = Server::start();
+    let fails = "strace -f -qq -o /dev/null -e trace=timerfd_settime
+        -e inject=timerfd_settime:error=ENOMEM:when=20+ sh -c";
+    let [started, child] = ["setsid", "exec"]
+        .map(|starts| format!("(trap '' TERM; {starts} sleep 1000 >&- 2>&-) & echo $!"));
+    // Each signal is an event, and so is each renewal.
+    let wakes = "for i in $(seq 40); do kill -WINCH $PPID; sleep 0.01; done; sleep 1000";
+    let exec = "exec $rlock exec L sh -c \"$SCRIPT\"".to_owned();
+    let keeper = format!("$rlock acquire --ttl 600ms --while-pid $$ L >&2; {child}; sleep 1000");
+    for (script, told) in [(exec, "cannot wait for events: timerfd_settime"), (keeper, "")] {
+        let mut strace = server.program(fails, &script);
+        let mut first = Running::start(strace.env("SCRIPT", format!("{started}; {wakes}")));
+        let process = first.line();
+        let runs = format!("$rlock exec L grep '^State:.[^Z]' /proc/{process}/status");
+        let next = server.bash(&runs).prints("");
+        assert_ne!(next.code(), 0, "{script}: {next:?}");
+        first.end().says(told);
     }
 }
 

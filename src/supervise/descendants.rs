@@ -2,7 +2,9 @@
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
 use std::collections::HashSet;
+use std::io;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
@@ -12,6 +14,7 @@ use super::process::{
     KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, ended, not_killed, pause,
 };
 use crate::rules::{Instant, Token};
+use crate::system::call::Named;
 
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
@@ -30,16 +33,21 @@ pub(super) struct Descendants {
 impl Descendants {
     /// Makes rlock, rather than init, the parent of orphans among its descendants. Call this before
     /// the command starts. `leader` is that of the command's group.
-    pub(super) fn adopt(token: Token, leader: Option<Pid>) -> Self {
+    pub(super) fn adopt(token: Token, leader: Option<Pid>) -> io::Result<Self> {
         // A sandbox may refuse this. Only after a loss does it matter.
         let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
         let mut preexisting_children = Vec::new();
-        // It fails only if there are no children. To look for them at each start would take longer.
-        if ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok() {
-            preexisting_children = children().unwrap_or_default();
-            preexisting_children.retain(|child| Some(*child) != leader);
+        match ended(libc::P_ALL, 0, libc::WNOWAIT) {
+            // There are none. To look for them at each start would take longer.
+            Err(Errno::ECHILD) => {}
+            // Without this call, rlock would not see the command end.
+            waited => {
+                waited.named("waitid")?;
+                preexisting_children = children().unwrap_or_default();
+                preexisting_children.retain(|child| Some(*child) != leader);
+            }
         }
-        Self { preexisting_children, token, adopts }
+        Ok(Self { preexisting_children, token, adopts })
     }
 
     /// Asks the command and all its descendants to end, even if they are stopped. Looks for them

@@ -51,7 +51,7 @@ pub(crate) fn run(
     };
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
-        let descendants = Descendants::adopt(token, leader);
+        let descendants = Descendants::adopt(token, leader)?;
         let stop_at = guard.machine.stop_at();
         let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
         Ok((descendants, child))
@@ -78,14 +78,18 @@ struct Supervisor<'a> {
 
 impl Supervisor<'_> {
     fn run(mut self) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
-        if let Err(error) = self.run_to_the_end() {
-            self.child.signal(Signal::SIGKILL);
-            return (self.guard.end(), Err(Error::system("cannot wait for events", error)));
+        let over = self.run_to_the_end();
+        if over.is_err() {
+            self.kill();
         }
         let (lock, late, lease) = (self.guard.lock, self.late, self.guard.machine.lease());
+        // The lease is renewed until the command is gone, because only then may it be released.
+        let reaped = self.child.reap();
         let store = self.guard.end();
-        let ending = self.child.reap().map(|exit| Completion { exit, lock, late, lease });
-        (store, ending.map_err(|error| Error::system("cannot wait for the command", error)))
+        let ending = over
+            .map_err(|error| Error::system("cannot wait for events", error))
+            .and(reaped.map_err(|error| Error::system("cannot wait for the command", error)));
+        (store, ending.map(|exit| Completion { exit, lock, late, lease }))
     }
 
     fn run_to_the_end(&mut self) -> io::Result<()> {
@@ -193,11 +197,13 @@ impl Supervisor<'_> {
                 self.descendants
                     .terminate(&mut self.child, self.guard.machine.search_until(Instant::now()));
             }
-            Action::Kill => {
-                if let Some(problem) = self.descendants.kill_all(&mut self.child) {
-                    self.report.warn(problem);
-                }
-            }
+            Action::Kill => self.kill(),
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(problem) = self.descendants.kill_all(&mut self.child) {
+            self.report.warn(problem);
         }
     }
 }
