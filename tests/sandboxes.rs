@@ -89,6 +89,30 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
 }
 
 #[test]
+fn without_timers_rlock_and_a_keeper_warn_that_nothing_resumes_them() {
+    let server = Server::start();
+    let exec = format!("$rlock exec -q L sh -c '{READY}'");
+    let keeper = format!("$rlock acquire -q --while-pid $$ L >&2 && {READY}; :");
+    for script in [exec, keeper] {
+        let limited = server.program("bash -c", &format!("ulimit -i 0; {script}"));
+        let told = Running::start(&mut { limited }).prints_first("READY").finish().exits(0).err();
+        assert_eq!(told.matches("; raise ulimit -i").count(), 1, "{told}");
+        until("it is released", || server.is_free("L"));
+    }
+    run(refuse(
+        &mut server.rlock(["exec", "L", "true"]),
+        &[Refused::Call(libc::SYS_timer_create)],
+        Errno::EPERM,
+    ))
+    .exits(0)
+    .says("timer_create: operation not permitted; allow this call");
+    let exec = server.rlock(["exec", "--on-lost", "continue", "L", "true"]);
+    let timers = [Refused::Call(libc::SYS_timer_create)];
+    let told = run(refuse(&mut { exec }, &timers, Errno::EPERM)).exits(0).err();
+    assert_eq!(told, "", "nothing would be stopped");
+}
+
+#[test]
 fn if_rlock_or_a_keeper_cannot_go_on_all_is_dead_before_the_lock_is_free() {
     let server = Server::start();
     let fails = "strace -f -qq -o /dev/null -e trace=timerfd_settime

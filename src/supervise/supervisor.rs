@@ -60,7 +60,7 @@ pub(crate) fn run(
         Ok(started) => started,
         Err(why) => return (Some(store), Err(why.into_error(command))),
     };
-    guard.renew(store);
+    guard.renew(store, |problem| report.warn(problem));
     let on_lost = loss_policy.on_lost;
     Supervisor { child, descendants, guard, signals, report, on_lost, late: None }.run()
 }

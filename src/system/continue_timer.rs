@@ -22,15 +22,20 @@ const SENT_AFTER: [Duration; 2] = [Duration::ZERO, Duration::from_millis(100)];
 
 /// Sends SIGCONT to this process, and to no other, at a moment and once more soon after it.
 pub(crate) struct ContinueTimer {
-    timers: [Option<Timer>; SENT_AFTER.len()],
+    timers: [Result<Timer, Errno>; SENT_AFTER.len()],
     moment: Option<Instant>,
 }
 
 impl ContinueTimer {
-    /// In a sandbox that refuses such timers, this one does nothing: it matters only to a process
-    /// that is stopped.
+    /// If the system refuses such timers, this one does nothing: it matters only to a process that
+    /// is stopped.
     pub(crate) fn new() -> Self {
-        Self { timers: SENT_AFTER.map(|_| Timer::new().ok()), moment: None }
+        Self { timers: SENT_AFTER.map(|_| Timer::new()), moment: None }
+    }
+
+    /// Why it cannot continue this process, if so.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        self.timers.iter().find_map(|timer| timer.as_ref().err().copied())
     }
 
     /// Sets the moment and replaces the previous one; `None` means never.
@@ -45,7 +50,7 @@ impl ContinueTimer {
     /// stop that is pending: raising that stop has dropped a signal that the timer had sent before.
     pub(crate) fn set_again(&mut self) {
         for (timer, after) in self.timers.iter().zip(SENT_AFTER) {
-            if let Some(timer) = timer {
+            if let Ok(timer) = timer {
                 timer.set(self.moment.map(|moment| moment + after));
             }
         }
