@@ -3,7 +3,8 @@
 
 use std::io;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{getpgrp, getpid, getsid};
 
 use super::child::Child;
 use super::command::{Command, NotStarted};
@@ -133,6 +134,13 @@ impl Supervisor<'_> {
                 continue;
             }
             let reached = by_terminal && self.child.shares_group();
+            if reached && signal == Signal::SIGHUP && getsid(None) == Ok(getpid()) {
+                // The terminal is gone, and the kernel tells only the leader of its session. When
+                // that ends, as flock(1) does, the kernel tells the whole group.
+                for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+                    let _ = killpg(getpgrp(), signal);
+                }
+            }
             if signals::ends(signal) && !reached && self.child.has_ended() {
                 self.late = Some(signal);
             }
