@@ -15,6 +15,8 @@ mod revoke;
 
 use std::ffi::OsString;
 
+use nix::sys::signal::{SigSet, Signal};
+
 use crate::cli::{Command, Release, Renew};
 use crate::config::Server;
 use crate::error::Error;
@@ -29,6 +31,11 @@ use output::Output;
 pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited) -> Exit {
     let invocation = Invocation::of(&command);
     let report = &invocation.report;
+    if !matches!(command, Command::Inspect(_)) {
+        // Otherwise, after `stty tostop`, a terminal would suspend rlock in its background for a
+        // message, while it waits for a lock or holds one.
+        let _ = SigSet::from(Signal::SIGTTOU).thread_block();
+    }
     invocation.finish(match command {
         Command::Exec(options) => exec::run(options, inherited, report),
         Command::Acquire(options) => acquire::run(options, arguments, inherited, report),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::pty::Terminal;
-use crate::support::{self, Finished, Server};
+use crate::support::{self, Finished, Server, until};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";
@@ -168,6 +168,28 @@ fn a_suspended_job_ends_before_its_lease_does() {
         terminal.sees("status-76");
         assert!(!ran.exists());
     }
+}
+
+#[test]
+fn in_the_background_no_message_stops_a_job_that_waits_or_holds_a_lock() {
+    let server = Server::start();
+    let first = support::holder(&server, &[], "L");
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("stty -echo tostop; echo ready");
+    terminal.sees("ready");
+    let ran = server.directory().join("ran");
+    terminal.enters(&format!("$rlock exec L touch {} &", ran.display()));
+    terminal.sees("waiting at position 1");
+    until("it waits", || server.waiting("L") == 1);
+    terminal.enters("$rlock release --force L &");
+    terminal.sees("revoked");
+    first.end().exits(76);
+    until("it runs", || ran.exists());
+    terminal.enters("$rlock acquire --ttl 1h --while-pid $$ L &");
+    let is_long = |left: u64| left > 1_800_000;
+    until("it is held", || server.inspect("L")["ttl_ms"].as_u64().is_some_and(is_long));
+    terminal.enters("wait; echo over-$?");
+    terminal.sees("over-0");
 }
 
 #[test]

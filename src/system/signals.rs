@@ -81,9 +81,8 @@ impl Signals {
     }
 
     /// Also listens for the signals that concern a running command, and blocks all others: if one
-    /// ended rlock, what the command has started would run on without the lock. From then on,
-    /// writing to stderr in the background of a terminal does not stop rlock, because the
-    /// terminal's SIGTTOU is blocked. A fault in rlock itself still ends it.
+    /// ended rlock, what the command has started would run on without the lock. A fault in rlock
+    /// itself still ends it.
     pub(crate) fn listen_for_a_command(&mut self) -> io::Result<()> {
         let inherited = self.inherited;
         let listens =
