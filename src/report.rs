@@ -8,12 +8,17 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::libc;
 
 use crate::rules::Instant;
-use crate::system::poll::{Want, is_ready};
+use crate::system::poll::{Want, is_ready, ready};
+use crate::system::thread;
 use crate::text::{Line, at_most};
+
+/// How long a guard waits for a message to be written.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,13 +48,20 @@ pub(crate) struct Report {
     started: Instant,
     /// Whether the terminal shows a status line, which a message must erase first.
     erases_line: Arc<AtomicBool>,
+    is_guarding: bool,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
         let erases_line = Arc::default();
-        Self { subject, verbosity, started: Instant::now(), erases_line }
+        Self { subject, verbosity, started: Instant::now(), erases_line, is_guarding: false }
+    }
+
+    /// For the time in which rlock may have to stop a command. A stderr that blocks, such as a log on
+    /// a network file system, must not keep it from that.
+    pub(crate) fn while_guarding(&self) -> Self {
+        Self { is_guarding: true, ..self.clone() }
     }
 
     /// The beginning of every line: the lock and a colon, or nothing.
@@ -102,8 +114,9 @@ impl Report {
     }
 
     /// Prints a problem on the stderr of another process.
-    pub(crate) fn warn_on(&self, stderr: &mut File, what: impl Display) {
-        write_line(stderr, "", &Line::new(&format!("{}{what}", self.subject)));
+    pub(crate) fn warn_on(&self, stderr: File, what: impl Display) {
+        let (stderr, line) = (Arc::new(stderr), format!("{}{what}", self.subject));
+        self.carry_out(move || write_line(&mut &*stderr, "", &Line::new(&line)));
     }
 
     /// Writes a problem to the system log, as syslog(3) does.
@@ -120,7 +133,17 @@ impl Report {
 
     fn line(&self, what: &dyn Display) {
         let erase = if self.erases_line.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        write_line(&mut io::stderr(), erase, &Line::new(&format!("{}{what}", self.subject)));
+        let line = format!("{}{what}", self.subject);
+        self.carry_out(move || write_line(&mut io::stderr(), erase, &Line::new(&line)));
+    }
+
+    fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
+        match self.is_guarding.then(|| thread::call("report", write.clone())) {
+            Some(Ok(written)) => {
+                let _ = ready([(written.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE));
+            }
+            _ => write(),
+        }
     }
 }
 

@@ -193,6 +193,25 @@ fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
 }
 
 #[test]
+fn a_log_that_blocks_does_not_keep_a_command_alive_without_its_lock() {
+    let server = Server::start();
+    let log = server.directory().join("log");
+    // As on a network file system that does not answer, because the network is down for both.
+    let strace = format!("-f -qq -o /dev/null -e trace=write -P {}", log.display());
+    let script = format!(
+        "exec strace {strace} -e inject=write:delay_enter=60000000 $rlock exec --ttl 3s L \\
+        sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' 2>{}",
+        log.display()
+    );
+    let mut first = Running::start(&mut server.program("sh -c", &script));
+    let command = first.line();
+    let mut longer = LongerWait::of("15s");
+    server.signal("STOP");
+    until("the command is gone", || is_gone(&command));
+    longer.is_not_over();
+}
+
+#[test]
 fn a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later() {
     let server = Server::start();
     let first = holder(&server, &[], "L");

@@ -45,7 +45,7 @@ pub(crate) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
-    let token = hold.token.clone();
+    let (token, report) = (hold.token.clone(), &report.while_guarding());
     let mut guard = match Guard::prepare(hold, loss_policy, report) {
         Ok(guard) => guard,
         Err(error) => return (Some(store), Err(error)),

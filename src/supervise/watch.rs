@@ -26,6 +26,7 @@ pub(crate) fn run(
     store: Box<dyn Store>,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
+    let report = &report.while_guarding();
     guard.renew(store, |problem| watched.warn(report, problem));
     let mut watcher = Watcher { watched, signals, guard, report };
     let over = watcher.run_to_the_end();
