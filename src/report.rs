@@ -138,12 +138,11 @@ impl Report {
     }
 
     fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
-        match self.is_guarding.then(|| thread::call("report", write.clone())) {
-            Some(Ok(written)) => {
-                let _ = ready([(written.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE));
-            }
-            _ => write(),
-        }
+        let Some(Ok(written)) = self.is_guarding.then(|| thread::call("report", write.clone()))
+        else {
+            return write();
+        };
+        let _ = ready([(written.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE));
     }
 }
 

@@ -18,10 +18,11 @@ const TTL: &str = "300ms";
 /// How long before the end of such a lease SIGKILL is due: the drift that a clock may have.
 const DRIFT: f64 = 5.0;
 
-/// Writes the time since boot into the file LIFE, again and again, whatever asks it to end.
+/// Writes the time since boot into the file LIFE, again and again, whatever asks it to end. What
+/// nobody kills exits after a minute.
 const LIVES: &str = "use Time::HiRes 'clock_gettime'; $SIG{TERM} = 'IGNORE'; $| = 1;
     open my $life, '>', $ENV{LIFE} or die; print qq(READY\\n);
-    while (1) {
+    for (my $end = time + 60; time < $end;) {
         sysseek $life, 0, 0; syswrite $life, sprintf '%020.6f', clock_gettime(7);
         select undef, undef, undef, 0.0002;
     }";
@@ -60,7 +61,7 @@ fn lateness(shell: &str) -> f64 {
     server.signal("STOP");
     until("it is killed", || !running.process.is_running());
     let sign = || std::fs::read_to_string(&life).ok().and_then(|time| time.parse::<f64>().ok());
-    // What the server did not kill would go on.
+    // What rlock has not killed goes on.
     let mut last = sign();
     until("the last sign of life", || {
         std::thread::sleep(Duration::from_millis(50));

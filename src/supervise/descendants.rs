@@ -72,11 +72,14 @@ impl Descendants {
     pub(super) fn kill_all(&mut self, command: &mut Child<'_>) -> Option<String> {
         command.signal(Signal::SIGKILL);
         let (mut give_up, mut killed) = (None, HashSet::new());
-        while !self.are_gone(command, Some(Signal::SIGKILL)) {
+        loop {
             let found = self.find(command, Instant::now() + SEARCH_TIME);
             let mut is_new = false;
             for Process { pid, .. } in found.iter().flatten() {
                 is_new |= kill(*pid, Signal::SIGKILL).is_ok() && killed.insert(*pid);
+            }
+            if self.are_gone(command, Some(Signal::SIGKILL)) {
+                return None;
             }
             let now = Instant::now();
             if now >= *give_up.get_or_insert(now + KILL_TIME) {
@@ -86,7 +89,6 @@ impl Descendants {
                 pause();
             }
         }
-        None
     }
 
     /// Whether no descendant is left, not even in the command's group: when a process ends, its

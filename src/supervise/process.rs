@@ -148,8 +148,7 @@ pub(super) fn not_killed(left: &[Process]) -> Option<String> {
     let describe = |Process { pid, .. }: &Process| {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let user = fs::metadata(format!("/proc/{pid}")).map_or(0, |folder| folder.uid());
-        let name = String::from_utf8_lossy(name.trim_ascii_end());
-        format!("{name} (pid {pid}, uid {user})")
+        format!("{} (pid {pid}, uid {user})", String::from_utf8_lossy(name.trim_ascii_end()))
     };
     let some = Vec::from_iter(left.iter().take(5).map(describe)).join(", ");
     let problem = format!("cannot kill {some}; stop what still runs without the lock");
@@ -177,8 +176,7 @@ impl Kinship {
         if !Process::can_be_found() {
             return None;
         }
-        let this = getpid();
-        let is_listed = Path::new(&format!("/proc/{this}/task/{this}/children")).exists();
+        let is_listed = Path::new("/proc/thread-self/children").exists();
         Some(if is_listed { Self::Listed } else { Self::scan(until) })
     }
 

@@ -19,6 +19,9 @@ use crate::system::poll::{Want, is_ready};
 /// disk, or for a child that it started with vfork(2).
 const STOP_TIME: Duration = Duration::from_millis(500);
 
+/// Finds processes that belong to known ones, until a moment.
+type Search = fn(&[Pid], Instant) -> Vec<Process>;
+
 /// A process, identified by a pidfd, because a process ID may be reused.
 pub(crate) struct Watched {
     pid: Pid,
@@ -37,8 +40,13 @@ impl Watched {
     /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
     /// moment.
     pub(super) fn terminate(&mut self, until: Instant) {
-        // First, because descendants can be found only while their parents exist.
-        self.find_descendants(until);
+        // First, because descendants can be found only while their parents exist. If there is no
+        // time to find all, they are stopped when they must be killed, and found then.
+        self.find(Process::below, until);
+        if Instant::now() >= until {
+            return;
+        }
+        self.find(Process::in_sessions, until);
         for signal in [Signal::TERM, Signal::CONT] {
             // The script first, or it could continue with its next line when its child ends.
             let _ = pidfd_send_signal(&self.process, signal);
@@ -59,7 +67,9 @@ impl Watched {
             // A process that is starting another stops only once the other exists. So a search is
             // certain to find all of them only if all known ones have stopped before it.
             let have_halted = self.have_halted();
-            let found = self.find_descendants(Instant::now() + SEARCH_TIME);
+            let search_until = Instant::now() + SEARCH_TIME;
+            let mut found = self.find(Process::below, search_until);
+            found.extend(self.find(Process::in_sessions, search_until));
             if found.is_empty() && have_halted || Instant::now() >= until {
                 break;
             }
@@ -94,20 +104,15 @@ impl Watched {
         let _ = pidfd_send_signal(&self.process, signal);
     }
 
-    /// Returns the descendants that were not known before, even those whose parents have ended, if a
-    /// known process leads their session. Looks until a moment.
-    fn find_descendants(&mut self, until: Instant) -> Vec<Process> {
+    /// Returns the descendants that were not known before: those below known ones or, because their
+    /// parents may have ended, those in the sessions that known ones lead.
+    fn find(&mut self, search: Search, until: Instant) -> Vec<Process> {
         self.descendants.retain(|descendant| !descendant.has_ended());
         let mut known: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
         if !has_ended(self.process()) {
             known.push(self.pid);
         }
-        let mut found = Vec::new();
-        for search in [Process::below, Process::in_sessions, Process::below] {
-            let new = search(&known, until);
-            known.extend(new.iter().map(|process| process.pid));
-            found.extend(new);
-        }
+        let found = search(&known, until);
         self.descendants.extend(&found);
         found
     }
