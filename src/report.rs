@@ -17,8 +17,8 @@ use crate::system::poll::{Want, is_ready, ready};
 use crate::system::thread;
 use crate::text::{Line, at_most};
 
-/// How long a guard waits for a message to be written.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// How long to wait for a message to be written while a command may have to be stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,20 +48,16 @@ pub(crate) struct Report {
     started: Instant,
     /// Whether the terminal shows a status line, which a message must erase first.
     erases_line: Arc<AtomicBool>,
-    is_guarding: bool,
+    /// When a command must be stopped or killed. A stderr that blocks, such as a log on a network
+    /// file system, must not keep rlock from that.
+    pub(crate) due: Option<Instant>,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
         let erases_line = Arc::default();
-        Self { subject, verbosity, started: Instant::now(), erases_line, is_guarding: false }
-    }
-
-    /// For the time in which rlock may have to stop a command. A stderr that blocks, such as a log on
-    /// a network file system, must not keep it from that.
-    pub(crate) fn while_guarding(&self) -> Self {
-        Self { is_guarding: true, ..self.clone() }
+        Self { subject, verbosity, started: Instant::now(), erases_line, due: None }
     }
 
     /// The beginning of every line: the lock and a colon, or nothing.
@@ -138,11 +134,9 @@ impl Report {
     }
 
     fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
-        let Some(Ok(written)) = self.is_guarding.then(|| thread::call("report", write.clone()))
-        else {
-            return write();
-        };
-        let _ = ready([(written.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE));
+        let written = self.due.map(|due| (due, thread::call("report", write.clone())));
+        let Some((due, Ok(written))) = written else { return write() };
+        let _ = ready([(written.as_fd(), Want::Read)], Some(due.min(Instant::now() + PATIENCE)));
     }
 }
 

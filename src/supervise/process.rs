@@ -24,9 +24,6 @@ pub(super) const SEARCH_TIME: Duration = Duration::from_secs(10);
 /// belongs to another user, or is restarted by such a process would keep rlock from its exit.
 pub(super) const KILL_TIME: Duration = Duration::from_millis(1500);
 
-/// How long rlock lets processes react to a signal before it looks at them again.
-const PAUSE: Duration = Duration::from_millis(1);
-
 /// The warning, after what rlock stops, if it cannot find what that has started.
 pub(super) const NONE_FOUND: &str =
     "cannot read /proc, so processes that it started may keep running; mount /proc";
@@ -155,10 +152,10 @@ pub(super) fn not_killed(left: &[Process]) -> Option<String> {
     (!left.is_empty()).then_some(problem)
 }
 
-/// Lets processes react to a signal.
+/// Lets processes react to a signal before rlock looks at them again.
 pub(super) fn pause() {
     // On an error this does not wait, and time still limits the rounds.
-    let _ = ready([], Some(Instant::now() + PAUSE));
+    let _ = ready([], Some(Instant::now() + Duration::from_millis(1)));
 }
 
 /// Which processes are the children of which.

@@ -45,7 +45,7 @@ pub(crate) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
-    let (token, report) = (hold.token.clone(), &report.while_guarding());
+    let token = hold.token.clone();
     let mut guard = match Guard::prepare(hold, loss_policy, report) {
         Ok(guard) => guard,
         Err(error) => return (Some(store), Err(error)),
@@ -61,6 +61,8 @@ pub(crate) fn run(
         Ok(started) => started,
         Err(why) => return (Some(store), Err(why.into_error(command))),
     };
+    let mut report = report.clone();
+    report.due = guard.machine.wake_at();
     guard.renew(store, |problem| report.warn(problem));
     let on_lost = loss_policy.on_lost;
     Supervisor { child, descendants, guard, signals, report, on_lost, late: None }.run()
@@ -72,7 +74,7 @@ struct Supervisor<'a> {
     descendants: Descendants,
     guard: Guard,
     signals: &'a mut Signals,
-    report: &'a Report,
+    report: Report,
     on_lost: OnLost,
     late: Option<Signal>,
 }
@@ -157,7 +159,9 @@ impl Supervisor<'_> {
 
     fn handle(&mut self, event: Event) {
         self.describe(&event);
-        for action in self.guard.on(event) {
+        let actions = self.guard.on(event);
+        self.report.due = self.guard.machine.wake_at();
+        for action in actions {
             self.perform(action);
         }
     }
