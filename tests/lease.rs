@@ -336,6 +336,8 @@ fn a_preloaded_library_with_another_clock_changes_no_lease() {
             (clock, holder)
         }));
         if server.is_local() {
+            // A timer resumes each of them.
+            holders.iter().for_each(|(_, holder)| holder.signal("STOP"));
             (0..holders.len()).for_each(|lock| server.revoke(&lock.to_string()));
         } else {
             server.signal("STOP");
