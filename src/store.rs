@@ -74,7 +74,7 @@ fn undecided() -> Failure {
 /// - Each call returns within the I/O timeout that the store was opened with, or when its interrupt
 ///   becomes readable. `sleep` may take `at_most` longer. A store may ask several servers in turn or
 ///   page through long lists, and then the timeout bounds each step. On one host, it bounds the wait
-///   between two changes of other processes to the same lock.
+///   between two changes of other processes to the same lock, and five times as long all of it.
 /// - A lease counts by the store's clock from when the request arrives there. Its holder counts from
 ///   before it sent the request, so it stops earlier.
 /// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does

@@ -46,8 +46,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// `io_timeout` bounds the wait for a process that has locked the same file. The wait starts
-    /// anew with each change that another process makes.
+    /// `io_timeout` bounds the wait for a process that has locked the same file, and five times as
+    /// long the wait for all of them.
     pub(super) fn new(directory: Directory, io_timeout: Duration) -> Self {
         Self { directory, io_timeout, clock: None, mailbox: None, diagnostics: Vec::new() }
     }
