@@ -187,6 +187,22 @@ fn attempts_at_a_file_that_stays_locked_leave_nothing_behind() {
 }
 
 #[test]
+fn the_visible_file_of_a_lock_that_is_used_never_looks_old() {
+    let local = Server::local();
+    local.run("exec L true");
+    let is_old = || {
+        let written = fs::metadata(guard(&local)).unwrap().modified().unwrap();
+        written.elapsed().unwrap() > Duration::from_secs(86_400)
+    };
+    age(&guard(&local));
+    let holder = holder(&local, &["--ttl", "1s"], "L");
+    assert!(!is_old());
+    age(&guard(&local));
+    until("it is renewed", || !is_old());
+    holder.finish().exits(0);
+}
+
+#[test]
 fn nothing_is_left_behind_but_the_files_of_locks() {
     let local = Server::local();
     let first = holder(&local, &[], "L");

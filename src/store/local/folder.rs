@@ -10,7 +10,8 @@ use std::path::Path;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, fstat, fstatat, utimensat};
+use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, geteuid, mkfifoat, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 
@@ -135,6 +136,12 @@ impl Folder {
             SFlag::S_IFIFO => Ok(pipe.into()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a named pipe")),
         }
+    }
+
+    /// Gives a file the present time, if permitted, so that no cleaner of old files removes it.
+    pub(super) fn touch(&self, name: &str) {
+        let (now, flag) = (&TimeSpec::UTIME_NOW, UtimensatFlags::NoFollowSymlink);
+        let _ = utimensat(&self.descriptor, name, now, now, flag);
     }
 
     /// Renames a file within the directory, replacing what has the new name.
