@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 use nix::unistd::geteuid;
 
 use crate::local::{mode, set_mode, state};
-use crate::support::{Finished, READY, Running, Server, binary, holder, rlock, run};
+use crate::support::{
+    Finished, LongerWait, READY, Running, Server, binary, holder, rlock, run, waiter,
+};
 
 /// Runs an exec with this URL and this home directory.
 #[track_caller]
@@ -160,6 +162,31 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
     // Root's cron job, too.
     local.run("exec -n L true").exits(0);
     run(&mut by(other, &local, "release --force --now L")).exits(0);
+}
+
+#[test]
+fn root_leaves_the_directory_of_another_user_usable_and_is_woken_there() {
+    let local = shared_by_a_group();
+    let [owner, _] = USERS;
+    if geteuid().is_root() {
+        chown(local.locks(), Some(owner), None).unwrap();
+    }
+    set_mode(&local.locks(), 0o700);
+    // Root makes the files, and then replaces one by a larger one.
+    for label in ["", &"x".repeat(500)] {
+        for _ in 0..10 {
+            run(&mut local.rlock(["exec", "--label", label, "L", "true"])).exits(0);
+        }
+        run(&mut by(owner, &local, "exec -n L true")).exits(0);
+    }
+    let exec = format!("exec L sh -c '{READY}'");
+    let first = Running::start(&mut by(owner, &local, &exec)).prints_first("READY");
+    let next = waiter(&local, &[], "L", "");
+    // Unless it is woken, it looks again after 10 s.
+    let mut longer = LongerWait::of("8s");
+    first.finish().exits(0);
+    next.end().exits(0);
+    longer.is_not_over();
 }
 
 #[test]
