@@ -26,6 +26,11 @@ fn the_first_command_needs_no_server_and_no_setting_but_its_url() {
     let directory = format!("{home}/.local/state/rlock");
     let lock = format!("{directory}/rlock:demo.lock");
     assert_eq!((mode(directory.as_ref()), mode(lock.as_ref())), (0o700, 0o600));
+    if geteuid().is_root() {
+        chown(&directory, Some(54321), None).unwrap();
+        at_home("local:", &home).exits(78).says("belongs to uid 54321; name a writable directory");
+        chown(&directory, Some(0), None).unwrap();
+    }
     // Nobody else may be able to write it.
     for mode in [0o770, 0o702, 0o755] {
         set_mode(directory.as_ref(), mode);
@@ -204,10 +209,12 @@ fn a_container_without_proc_or_with_a_read_only_root_is_told_what_to_mount() {
     let local = Server::local();
     let read_only =
         format!("mount --bind {0} {0} && mount -o remount,ro,bind {0}", local.locks().display());
-    for (mount, told) in
-        [("mount -t tmpfs none /proc", "; mount /proc"), (&read_only, "writable directory")]
-    {
+    for (mount, told) in [
+        ("mount -t tmpfs none /proc", "mount /proc without subset=pid"),
+        ("mount -t proc -o subset=pid none /proc", "mount /proc without subset=pid"),
+        (&read_only, "writable directory"),
+    ] {
         let script = format!("{mount} && exec $rlock exec L true");
-        run(&mut local.contained("--mount", &script)).exits(78).says(told);
+        run(&mut local.contained("--mount --pid --fork", &script)).exits(78).says(told);
     }
 }

@@ -78,9 +78,12 @@ impl Directory {
             opened => opened.map_err(fail)?,
         };
         if self.private {
-            let status = &folder.status;
-            if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-                let shown = self.path.display();
+            let (status, shown) = (&folder.status, self.path.display());
+            if status.st_uid != geteuid().as_raw() {
+                let what = format!("{shown}: lock directory belongs to uid {}", status.st_uid);
+                return Err(Failure::misconfigured(what, NAME_ANOTHER));
+            }
+            if status.st_mode & 0o077 != 0 {
                 let what = format!("{shown}: lock directory is accessible to other users");
                 return Err(Failure::misconfigured(what, "run chmod 700 on it"));
             }
