@@ -115,7 +115,7 @@ impl Invocation {
             Output::Human => Ok(()),
             Output::Json => output::failure(self.name.as_ref(), &error, exit),
             // All that `eval "$(…)" || exit` sees.
-            Output::Shell => output::text(&format!("(exit {})\n", exit.shown())),
+            Output::Shell => output::last(&format!("(exit {})\n", exit.shown())),
         };
         exit
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::libc;
 
 use crate::rules::Instant;
-use crate::system::poll::{Want, is_ready};
+use crate::system::poll::{Want, is_ready, write_ready};
 use crate::text::{Line, at_most};
 
 /// How much to print.
@@ -102,7 +102,7 @@ impl Report {
     }
 
     /// Prints a problem on the stderr of another process.
-    pub(crate) fn warn_on(&self, stderr: &mut File, what: impl Display) {
+    pub(crate) fn warn_on(&self, stderr: &File, what: impl Display) {
         write_line(stderr, "", &Line::new(&format!("{}{what}", self.subject)));
     }
 
@@ -120,23 +120,23 @@ impl Report {
 
     fn line(&self, what: &dyn Display) {
         let erase = if self.erases_line.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        write_line(&mut io::stderr(), erase, &Line::new(&format!("{}{what}", self.subject)));
+        write_line(&io::stderr(), erase, &Line::new(&format!("{}{what}", self.subject)));
     }
 }
 
 /// Prints a problem that occurs before the subcommand is known.
 pub(crate) fn alert(what: impl Display) {
-    write_line(&mut io::stderr(), "", &Line::new(&what.to_string()));
+    write_line(&io::stderr(), "", &Line::new(&what.to_string()));
 }
 
 /// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
 /// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
 /// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
-fn write_line(stderr: &mut (impl Write + AsFd), erase: &str, what: &Line) {
+fn write_line(stderr: &impl AsFd, erase: &str, what: &Line) {
     let line = format!("rlock: {}", what.as_str());
     let line = format!("{erase}{}\n", at_most(4000, &line));
     if is_ready(stderr.as_fd(), Want::Write) {
-        let _ = stderr.write_all(line.as_bytes());
+        let _ = write_ready(stderr.as_fd(), line.as_bytes());
     }
 }
 

@@ -1,9 +1,17 @@
 //! At a terminal, a command under rlock is a job like any other: see also `terminal_table.rs`.
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use crate::support::pty::Terminal;
-use crate::support::{self, Finished, Server};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::support::limit::Process;
+use crate::support::pty::{Terminal, ends};
+use crate::support::{self, Finished, Server, until};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";
@@ -30,6 +38,46 @@ fn ctrl_c_ends_a_watch_between_two_frames_and_a_shell_sees_130() {
         terminal.sees("$ ");
     }
     server.signal("CONT");
+}
+
+#[test]
+fn a_watch_ends_at_ctrl_c_even_if_the_terminal_takes_no_more_of_a_frame() {
+    let server = Server::start();
+    let (_unread, terminal) = ends();
+    let mut watch = server.rlock(["inspect", "--watch=1ms"]);
+    watch.stdout(terminal.try_clone().unwrap()).env("RLOCK_PREFIX", "p".repeat(200));
+    let mut watch = Process::start(&mut watch);
+    let asked = || [PollFd::new(terminal.as_fd(), PollFlags::POLLOUT)];
+    until("the terminal is full", || poll(&mut asked(), 0u8) == Ok(0));
+    support::send_signal(watch.id(), "INT");
+    assert_eq!(watch.wait().unwrap().signal(), Some(libc::SIGINT));
+}
+
+#[test]
+fn a_waiter_ends_at_a_signal_even_if_the_terminal_has_no_room_for_its_message() {
+    let server = Server::start();
+    let holder = support::holder(&server, &[], "L");
+    let (mut user, terminal) = ends();
+    let set = |flags| fcntl(&terminal, FcntlArg::F_SETFL(flags)).unwrap();
+    let fill = |most| (0..most).take_while(|_| (&terminal).write(b"x").is_ok()).count();
+    let mut make_room = || {
+        user.read_exact(&mut [0; 1000]).unwrap();
+        until("it has room", || fill(1) == 1);
+    };
+    set(OFlag::O_NONBLOCK);
+    fill(usize::MAX);
+    make_room();
+    let room = fill(usize::MAX);
+    // Now it takes some bytes, but not all of a line.
+    make_room();
+    fill(room - 20);
+    set(OFlag::empty());
+    let mut waiter = server.rlock(["exec", "L", "true"]);
+    let mut waiter = Process::start(waiter.stderr(terminal));
+    until("it waits", || server.waiting("L") == 1);
+    support::send_signal(waiter.id(), "TERM");
+    assert_eq!(waiter.wait().unwrap().signal(), Some(libc::SIGTERM));
+    holder.finish().exits(0);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Results on stdout: text for users, assignments for scripts, JSON for programs.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Write, stdout};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -13,7 +13,8 @@ use crate::cli;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::inspect::json::{HolderDocument, WaiterDocument};
-use crate::rules::{ClientInfo, Fence, Name, Operator, Slot};
+use crate::rules::{ClientInfo, Fence, Instant, Name, Operator, Slot};
+use crate::system::poll::{self, Interrupt, Interrupter};
 use crate::text::{Line, is_unsafe};
 
 /// What reads the result of a command on stdout.
@@ -85,6 +86,9 @@ impl<'a> Document<'a> {
     }
 }
 
+/// How long the last words wait for room on stdout. The status matters more.
+const LAST_AT_MOST: Duration = Duration::from_millis(500);
+
 /// Prints the JSON document of a command that failed, including the exit status.
 pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
     let mut failed = Document {
@@ -102,7 +106,13 @@ pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<
         Error::Removed(operator) => failed.operator = Some(operator),
         _ => {}
     }
-    document(&failed)
+    last(&json(&failed)?)
+}
+
+/// Prints a text before rlock ends with an error, if that is possible without a long wait.
+pub(super) fn last(text: &str) -> Result<(), Error> {
+    let until = Some(Instant::now() + LAST_AT_MOST);
+    text_unless(Some(Interrupter::default().or_at(until)), text).map(drop)
 }
 
 /// Prints one JSON document, on one line.
@@ -140,11 +150,15 @@ impl Formatter for Escaping {
     }
 }
 
-/// Writes all of a text, or fails. This bypasses std's stdout, which ignores a closed descriptor.
+/// Writes all of a text, or fails.
 pub(super) fn text(text: &str) -> Result<(), Error> {
-    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
-    let written = stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()));
-    match written {
+    text_unless(None, text).map(drop)
+}
+
+/// Writes all of a text, or fails; returns false if the interrupt comes first. This bypasses std's
+/// stdout, which ignores a closed descriptor.
+pub(super) fn text_unless(stop: Interrupt<'_>, text: &str) -> Result<bool, Error> {
+    match poll::write(stdout().as_fd(), text.as_bytes(), stop) {
         // SIGPIPE ends most programs here, but rlock ignores it.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::Unread),
         written => Ok(written.context("cannot write to standard output")?),

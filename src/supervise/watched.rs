@@ -114,7 +114,7 @@ impl Watched {
 
     /// Writes to the stderr of the process, or to the system log if that cannot be reached.
     pub(super) fn warn(&self, report: &Report, what: &str) {
-        match &mut self.stderr() {
+        match &self.stderr() {
             Some(stderr) => report.warn_on(stderr, what),
             None => report.log(what),
         }

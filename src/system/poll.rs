@@ -1,10 +1,14 @@
 //! Waiting for descriptors, with a deadline. Signals do not end these waits.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc::{O_NOCTTY, O_NONBLOCK, PIPE_BUF};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::rules::Instant;
@@ -19,10 +23,11 @@ pub(crate) enum Want {
 /// What may cut a wait short; `None` if nothing does.
 pub type Interrupt<'a> = Option<Interrupter<'a>>;
 
-/// Cuts a wait short when one of these becomes readable.
+/// Cuts a wait short when one of these becomes readable, or at a moment.
 #[derive(Clone, Copy, Default)]
 pub struct Interrupter<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
+    at: Option<Instant>,
 }
 
 impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
@@ -34,7 +39,12 @@ impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
 impl<'a> Interrupter<'a> {
     /// Whichever of the two becomes readable first.
     pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other] }
+        Self { stops: [Some(one), other], at: None }
+    }
+
+    /// The same, or this moment.
+    pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
+        Self { at: moment, ..self }
     }
 }
 
@@ -51,15 +61,43 @@ pub(crate) enum Woken {
 pub(crate) fn wait(
     descriptor: Option<(BorrowedFd<'_>, Want)>,
     interrupt: Interrupt<'_>,
-    until: Instant,
+    until: impl Into<Option<Instant>>,
 ) -> io::Result<Woken> {
-    let stops = interrupt.unwrap_or_default().stops;
+    let Interrupter { stops, at } = interrupt.unwrap_or_default();
     let [one, other] = stops.map(|stop| stop.map(|stop| (stop, Want::Read)));
-    Ok(match poll([descriptor, one, other], Some(until))? {
-        [is_ready, false, false] if is_ready => Woken::Ready,
-        [_, false, false] => Woken::TimedOut,
+    let woken = poll([descriptor, one, other], until.into().into_iter().chain(at).min())?;
+    Ok(match woken {
+        _ if at.is_some_and(|at| at <= Instant::now()) => Woken::Interrupted,
+        [true, false, false] => Woken::Ready,
+        [false, false, false] => Woken::TimedOut,
         _ => Woken::Interrupted,
     })
+}
+
+/// Writes all of it; returns false if the interrupt comes first. A pipe or a terminal that is not
+/// read would otherwise block forever.
+pub(crate) fn write(to: BorrowedFd<'_>, mut bytes: &[u8], stop: Interrupt<'_>) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        if wait(Some((to, Want::Write)), stop, None)? == Woken::Interrupted {
+            return Ok(false);
+        }
+        match write_ready(to, &bytes[..bytes.len().min(PIPE_BUF)]) {
+            // A terminal may be ready for one byte, and not for the next.
+            Err(Errno::EINTR | Errno::EAGAIN) => thread::sleep(Duration::from_millis(1)),
+            written => bytes = &bytes[written?..],
+        }
+    }
+    Ok(true)
+}
+
+/// Writes to a descriptor that is ready, without blocking. A pipe takes at least a page then. A
+/// terminal may take less, and another open descriptor of it does not block.
+pub(crate) fn write_ready(to: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
+    let mut again = OpenOptions::new();
+    again.write(true).custom_flags(O_NONBLOCK | O_NOCTTY);
+    let again = to.is_terminal().then(|| again.open(format!("/proc/self/fd/{}", to.as_raw_fd())));
+    let again = again.and_then(Result::ok);
+    nix::unistd::write(again.as_ref().map_or(to, |again| again.as_fd()), bytes)
 }
 
 /// Waits until at least one descriptor is ready and returns which are; none if `until` came first.

@@ -4,6 +4,8 @@
 use std::io::{IsTerminal, stdout};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::libc;
@@ -11,7 +13,7 @@ use nix::libc;
 use crate::commands::output;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::system::poll::{Want, is_ready, ready};
+use crate::system::poll::{Want, is_ready};
 
 /// Erases the line of the cursor, which shows `^C`, and shows the cursor.
 const RESTORE: &str = "\r\x1b[K\x1b[?25h";
@@ -31,7 +33,11 @@ impl CtrlC {
             // The handler runs on a thread of the ctrlc crate, so a server that does not answer
             // cannot delay it.
             match ctrlc::try_set_handler(move || {
-                let _drawn = drawn.lock();
+                // A terminal that is stopped (^S) does not take the rest of a frame.
+                let _drawn = (0..500).find_map(|_| {
+                    thread::sleep(Duration::from_millis(1));
+                    drawn.try_lock().ok()
+                });
                 end();
             }) {
                 // The caller ignores SIGINT (nohup and `&` do), so rlock does too.
@@ -42,10 +48,8 @@ impl CtrlC {
         Ok(Self { frame })
     }
 
-    /// Writes a frame to stdout, all of it before Ctrl-C ends rlock.
+    /// Writes a frame to stdout, all of it before Ctrl-C ends rlock, unless the terminal stops.
     pub(super) fn draw(&self, frame: &str) -> Result<(), Error> {
-        // A terminal that is stopped (^S) must not delay it either.
-        ready([(stdout().as_fd(), Want::Write)], None).context("cannot wait")?;
         let _drawing = self.frame.lock();
         output::text(frame)
     }
