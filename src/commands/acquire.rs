@@ -48,7 +48,8 @@ pub(super) fn run(
     let mut keeper = None;
     if let Some(process) = watched {
         let handover = Handover::new(token, &terms.server.read_once);
-        match keeper::start(process, &handover, arguments, inherited, report) {
+        let signals = &mut grant.signals;
+        match keeper::start(process, &handover, arguments, inherited, signals, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
                 grant.give_up(report);

@@ -36,9 +36,15 @@ use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Guard, RenewableHold, watch};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
+use crate::system::poll::{Interrupter, Want, Woken, wait};
+use crate::system::signals::Signals;
 
 /// What a keeper writes once it has the hold.
 const READY: &[u8] = b"ready";
+
+/// How long its parent waits for that, whatever the TTL. A keeper tries to reach the server for half
+/// as long, so that its last attempt ends before.
+const START_AT_MOST: Duration = Duration::from_secs(10);
 
 /// Returns a pidfd of the process if rlock can watch it and stop it.
 pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
@@ -81,6 +87,7 @@ pub(super) fn start(
     handover: &Handover,
     arguments: &[OsString],
     inherited: Inherited,
+    signals: &mut Signals,
     report: &Report,
 ) -> Result<Child, Error> {
     let mut keeper = Command::new("/proc/self/exe");
@@ -106,18 +113,28 @@ pub(super) fn start(
     // It has the keeper's end of the socket.
     drop(keeper);
     let mut keeper = started?;
-    // If one of these fails, the keeper has ended, and its stderr says why.
+    let until = Some(Instant::now() + START_AT_MOST);
+    let stop = Some(Interrupter::from(signals.arrival()).or_at(until));
+    let _ = handover.send(&socket, stop);
+    let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();
-    let _ = handover.send(&socket);
-    let _ = socket.read_to_end(&mut written);
+    let _ = socket.set_nonblocking(true).and_then(|()| socket.read_to_end(&mut written));
     if written == READY {
         return Ok(keeper);
     }
+    let _ = keeper.kill();
+    if let Some(signal) = signals.first() {
+        return Err(Error::Stopped(signal));
+    }
+    if let Ok(Woken::Interrupted) = woken {
+        let told = "no answer; check the server".to_owned();
+        return Err(Error::Keeper { status: Some(exit::UNREACHABLE.into()), told });
+    }
+    // It has ended, and its stderr says why.
     let mut told = String::new();
     if let Some(mut errors) = keeper.stderr.take() {
         let _ = errors.read_to_string(&mut told);
     }
-    let _ = keeper.kill();
     let status = keeper.wait().ok().and_then(|status| status.code());
     let last = told.lines().next_back().unwrap_or_default();
     let told = last.strip_prefix("rlock: ").and_then(|line| line.strip_prefix(report.subject()));
@@ -157,7 +174,7 @@ pub(super) fn run(
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
     // The lock is held already, and for at least this much longer.
     terms.wait_limit = Some(Duration::ZERO);
-    terms.start_limit = Some(terms.ttl.get() / 2);
+    terms.start_limit = Some(terms.ttl.get().min(START_AT_MOST) / 2);
     let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
     // By this name a release finds it.
