@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::libc;
+use nix::unistd::geteuid;
 
 use crate::support::limit::{Process, limit};
 use crate::support::proxy::Proxy;
@@ -282,13 +283,28 @@ fn the_keeper_keeps_none_of_the_callers_descriptors_open() {
 #[test]
 fn after_releasing_its_lock_a_script_survives_a_frozen_server() {
     let server = Server::start();
-    // Longer than the lease, at the end of which a keeper would stop the script.
-    let body = "$rlock release L $t; echo FREE; sleep 3; echo done";
-    let mut running = held(&server, "2s", body);
-    assert_eq!(running.line(), "FREE");
-    server.signal("STOP");
-    running.end().exits(0).prints("done");
-    server.signal("CONT");
+    let without_proc = "unshare --user --map-root-user --mount sh -c \
+        'mount -t tmpfs none /proc && exec $rlock release L $0'";
+    for release in ["$rlock release L", without_proc] {
+        // Another user's process cannot take the place of the keeper.
+        let become_user = match geteuid().is_root() {
+            true => "env setpriv --reuid=54321 --regid=54321 --clear-groups sh -c",
+            false => "sh -c",
+        };
+        let decoy = "read id; printf rlock-$id >/proc/$$/comm; echo READY; read _ || :";
+        let mut decoy = Running::start(&mut server.program(become_user, decoy));
+        // Longer than the lease, at the end of which a keeper would stop the script.
+        let body = format!("echo ${{t%%-*}}; read _; {release} $t; echo FREE; sleep 3; echo done");
+        let mut running = held(&server, "2s", &body);
+        decoy.say(&running.line());
+        assert_eq!(decoy.line(), "READY");
+        running.say("");
+        assert_eq!(running.line(), "FREE", "{release}");
+        server.signal("STOP");
+        running.end().exits(0).prints("done");
+        server.signal("CONT");
+        decoy.finish().exits(0);
+    }
 }
 
 /// Processes that all have the same command line.

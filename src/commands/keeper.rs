@@ -5,7 +5,7 @@
 //! process rather than a fork, because a fork would copy the connections and only one of the
 //! threads.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +31,7 @@ use crate::report::Report;
 use crate::rules::{
     ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
 };
-use crate::supervise::keeper_process::name_of_keeper;
+use crate::supervise::keeper_process::listen;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Guard, RenewableHold, watch};
 use crate::system::call::{Named, failed};
@@ -177,8 +177,10 @@ pub(super) fn run(
     terms.start_limit = Some(terms.ttl.get().min(START_AT_MOST) / 2);
     let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
-    // By this name a release finds it.
-    let _ = CString::new(name_of_keeper(&request.token)).map(|name| prctl::set_name(&name));
+    // For those who look at processes.
+    let _ = prctl::set_name(c"rlock-keeper");
+    // By this, a release finds it.
+    let _address = listen(&request.token);
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let Request { key, token, .. } = &request;

@@ -3,13 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::unistd::{Pid, getpid};
-use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Signal, kill_process};
 
 /// How long rlock lets processes react to a signal before it looks at them again.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
@@ -51,18 +50,6 @@ impl Process {
         let entries = Self::can_be_found().then(|| fs::read_dir("/proc").ok()).flatten();
         let entries = entries.into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-    }
-
-    /// A pidfd of the process that has given itself this name.
-    pub(super) fn named(name: &str) -> Option<OwnedFd> {
-        let has_name = |pid: &Pid| {
-            let found = fs::read(format!("/proc/{pid}/comm"));
-            found.is_ok_and(|found| found.strip_suffix(b"\n") == Some(name.as_bytes()))
-        };
-        let pid = Self::ids().find(has_name)?;
-        let opened = pidfd_open(rustix::process::Pid::from_raw(pid.as_raw())?, PidfdFlags::empty());
-        // Its ID may have been reused before it was opened.
-        opened.ok().filter(|_| has_name(&pid))
     }
 
     pub(super) fn read(pid: Pid) -> Option<Self> {
