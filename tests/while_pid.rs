@@ -1,15 +1,18 @@
 //! acquire --while-pid: a keeper holds the lock for as long as a process lives, and no longer.
 
+use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::geteuid;
 
 use crate::support::limit::{Process, limit};
 use crate::support::proxy::Proxy;
+use crate::support::sandbox::{Refused, refuse};
 use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
@@ -304,6 +307,27 @@ fn after_releasing_its_lock_a_script_survives_a_frozen_server() {
         running.end().exits(0).prints("done");
         server.signal("CONT");
         decoy.finish().exits(0);
+    }
+}
+
+#[test]
+fn a_keeper_writes_to_a_file_only_if_its_script_can() {
+    let server = Server::start();
+    for (how, is_written) in [("<", false), (">>", true)] {
+        let file = server.directory().join("file");
+        fs::write(&file, "theirs\n").unwrap();
+        let body = text(&format!("exec 2{how}{}; echo READY; read _", file.display()));
+        let mut shell = server.program("sh -c", &body);
+        // So it must open the file again.
+        let refused = [Refused::Call(libc::SYS_pidfd_getfd)];
+        let shell = refuse(shell.env("TTL", "3s"), &refused, Errno::EPERM);
+        let mut running = Running::start(shell).prints_first("HELD");
+        assert_eq!(running.line(), "READY");
+        server.revoke("L");
+        assert!(!running.end().status.success());
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.contains("stopping the script"), is_written, "{text}");
+        assert_eq!(text != "theirs\n", is_written, "{text}");
     }
 }
 

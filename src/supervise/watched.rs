@@ -1,12 +1,13 @@
 //! A process that rlock did not start: its descendants, and its stderr.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
 
 use super::process::{NONE_FOUND, PAUSE, Process};
@@ -121,19 +122,34 @@ impl Watched {
     }
 
     /// The descriptor of the process itself if permitted, because that shares its position in a
-    /// file; otherwise the same file, opened again.
+    /// file; otherwise the same file, opened again. `None` if the process cannot write to it.
     fn stderr(&self) -> Option<File> {
+        let is_written = |flags: i32| (flags & libc::O_ACCMODE != libc::O_RDONLY).then_some(());
         if let Ok(stderr) =
             pidfd_getfd(&self.process, libc::STDERR_FILENO, PidfdGetfdFlags::empty())
         {
+            is_written(fcntl(&stderr, FcntlArg::F_GETFL).ok()?)?;
             return Some(File::from(stderr));
         }
+        // The /proc of another container has other processes.
+        Process::can_be_found().then_some(())?;
+        is_written(i32::from_str_radix(&field(self.pid, "fdinfo/2", "flags:")?, 8).ok()?)?;
+        // Another user could put a file there meanwhile to which only root may write.
+        let users = field(self.pid, "status", "Uid:")?;
+        (users.split_whitespace().nth(1)? == geteuid().to_string()).then_some(())?;
         let mut options = OpenOptions::new();
         options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let stderr = options.open(format!("/proc/{}/fd/{}", self.pid, libc::STDERR_FILENO)).ok();
         // If the process has ended, its ID may have led to another process.
         stderr.filter(|_| !has_ended(self.process()))
     }
+}
+
+/// A field of a file in /proc about a process.
+pub(crate) fn field(pid: Pid, file: &str, name: &str) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
 /// Whether the process of this pidfd has ended.
