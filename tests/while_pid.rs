@@ -272,6 +272,11 @@ fn acquire_with_while_pid_exits_with_64_for_a_process_it_cannot_watch() {
         run(&mut server.rlock(["acquire", &format!("--while-pid={bad}"), "L"])).exits(64);
     }
     ended.wait().unwrap();
+    let told = format!(": a thread of process {}; use that process", std::process::id());
+    let thread = nix::unistd::gettid();
+    run(&mut server.rlock(["acquire", &format!("--while-pid={thread}"), "L"]))
+        .exits(64)
+        .says(&told);
     assert!(server.is_free("L"));
 }
 

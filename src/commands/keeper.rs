@@ -15,12 +15,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, kill};
+use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, setsid};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open, test_kill_process};
 
 use super::grant::Grant;
 use super::retry::Retry;
@@ -32,7 +32,7 @@ use crate::rules::{
     ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
 };
 use crate::supervise::keeper_process::listen;
-use crate::supervise::watched::{Watched, has_ended};
+use crate::supervise::watched::{Watched, field, has_ended};
 use crate::supervise::{Guard, RenewableHold, watch};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
@@ -63,16 +63,21 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     if number.unsigned_abs() == std::process::id() {
         return Err(refused("this is rlock itself", "use $$ for the script"));
     }
-    let missing = || refused("no such process", "use the ID of a running process");
+    let is_other = |process: &String| *process != number.to_string();
+    let missing = || match field(Pid::from_raw(number), "status", "Tgid:").filter(is_other) {
+        Some(process) => refused(&format!("a thread of process {process}"), "use that process"),
+        None => refused("no such process", "use the ID of a running process"),
+    };
     let pid = rustix::process::Pid::from_raw(number).ok_or_else(missing)?;
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
-        rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => missing(),
+        // The last two are for threads, on old and on new kernels.
+        Errno::SRCH | Errno::INVAL | Errno::NOENT => missing(),
         error => Error::system("cannot watch a process", failed("pidfd_open", error)),
     })?;
-    match kill(Pid::from_raw(number), None) {
+    match test_kill_process(pid) {
         _ if has_ended(opened.as_fd()) => Err(missing()),
-        Err(Errno::EPERM) => {
+        Err(Errno::PERM) => {
             Err(refused("the process belongs to another user", "use a process that you own"))
         }
         _ => Ok(opened),
