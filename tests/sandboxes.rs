@@ -98,6 +98,14 @@ fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
 }
 
 #[test]
+fn a_stack_that_is_too_small_is_an_error_rather_than_a_crash() {
+    let server = Server::start();
+    let told = "the limit on the stack is too small; raise ulimit -s";
+    server.bash("ulimit -s 32; exec $rlock exec L true").exits(70).says(told);
+    server.bash("ulimit -s 64; exec $rlock exec L true").exits(0);
+}
+
+#[test]
 fn with_a_read_only_root_commands_and_keepers_run() {
     let server = Server::start();
     for rlock in ["exec L echo RAN", "acquire --while-pid $! L && echo RAN"] {
