@@ -96,10 +96,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "inspect --older-than 1 L",
         "L: --older-than selects from a list, but NAME is one lock; to check its age, add --attention",
     ),
-    ("inspect a[", "NAME: not a pattern: 'a[' (invalid range pattern); use *, ? and [a-c] only"),
-    ("inspect a{b", "NAME: contains '{': 'a{b'; remove it"),
-    ("acquire --prefix a?holds L", "--prefix: contains '?': 'a?holds'; remove it"),
-    ("acquire --owner a\u{200b}b L", "--owner: contains '\\u{200b}': 'a b'; remove it"),
+    ("inspect a[", "NAME: not a pattern; use *, ? and [a-c] only"),
+    ("inspect a{b", "NAME: contains '{'; remove it"),
+    ("acquire --prefix a?holds L", "--prefix: contains '?'; remove it"),
+    ("acquire --owner a\u{200b}b L", "--owner: contains '\\u{200b}'; remove it"),
 ];
 
 #[test]
@@ -115,8 +115,8 @@ fn a_mistake_on_the_command_line_exits_with_64_and_states_the_fault_and_its_reme
         fails(rlock(["acquire", "L"]).env(variable, value), 64, &[answer]);
     }
     let long = format!("a{}z", "x".repeat(2_000));
-    let output = fails(&mut rlock(["exec", &long, "true"]), 64, &["NAME: exceeds 200 bytes: 'ax"]);
-    assert!(output.err().ends_with("xz'; use a shorter one"), "{output:?}");
+    let told = ["NAME: exceeds 200 bytes; use a shorter one"];
+    fails(&mut rlock(["exec", &long, "true"]), 64, &told);
     fails(&mut rlock(["release", "L", ""]), 64, &["TOKEN: empty"]);
     fails(rlock(["exec"]).arg(OsStr::from_bytes(b"\xff")).arg("true"), 64, &["UTF-8"]);
     for (words, option) in
@@ -194,6 +194,7 @@ fn a_url_in_the_wrong_place_is_refused_without_its_password() {
         let told = ["lock name is a URL; give the server with --url"];
         fails(&mut rlock(["exec", url, "true"]), 64, &told);
         fails(&mut server.rlock(["exec", "L", url]), 127, &["command not found"]);
+        shows_no_secret(&server.run("inspect --json L"));
         shows_no_secret(&run(&mut rlock(["acquire", "--json", "--url", "x", url])));
     }
 }

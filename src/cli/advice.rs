@@ -8,7 +8,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 use crate::rules::UserMessage;
-use crate::text::{masked, shown};
+use crate::text::shown;
 
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
@@ -155,12 +155,10 @@ impl Rejected<'_> {
         }
     }
 
-    /// For an error that nothing here knows: the first paragraph of clap's own text.
+    /// For an error that nothing here knows. Clap's full text could repeat a value.
     fn other(&self) -> UserMessage {
-        let text = masked(&self.error.render().to_string());
-        let paragraph = text.split("\n\n").next().unwrap_or_default();
-        let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        UserMessage::new(line.strip_prefix("error: ").unwrap_or(&line)).with_remedy(self.help())
+        let what = self.error.kind().as_str().unwrap_or("unusable arguments");
+        UserMessage::new(what).with_remedy(self.help())
     }
 
     fn help(&self) -> String {

@@ -17,7 +17,7 @@ use crate::report::plain;
 use crate::rules::{Instant, show};
 use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
-use crate::text::quoted;
+use crate::text::{is_harmless, quoted};
 
 /// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,6 +159,9 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
+/// Instead of a path, the user may have passed the content: a password or a key.
 fn fail(role: Role, path: &Path, what: &str) -> Error {
-    Error::Config(format!("{} {}: {what}", role.option(), path.display()))
+    let is_path = path.exists() || path.iter().all(|part| is_harmless(&part.to_string_lossy()));
+    let shown = if is_path { path.to_string_lossy() } else { "***".into() };
+    Error::Config(format!("{} {shown}: {what}", role.option()))
 }

@@ -48,7 +48,7 @@ impl FromStr for Name {
         }
         is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
-            Some(c) => Err(contains(c, text)),
+            Some(c) => Err(contains(c)),
             None => Ok(Self(text.to_owned())),
         }
     }
@@ -60,22 +60,20 @@ fn is_within(least: usize, text: &str) -> Result<(), UserMessage> {
         return Err(UserMessage::new("empty").with_remedy("use at least one character"));
     }
     if text.len() > 200 {
-        return Err(
-            UserMessage::of_value("exceeds 200 bytes", text).with_remedy("use a shorter one")
-        );
+        return Err(UserMessage::new("exceeds 200 bytes").with_remedy("use a shorter one"));
     }
     Ok(())
 }
 
 /// The fault of a text with a character that it cannot contain.
-fn contains(c: char, text: &str) -> UserMessage {
+fn contains(c: char) -> UserMessage {
     let what = match c {
         ' ' => "a space".to_owned(),
         // Escaped, it would look like two.
         '\\' => r"'\'".to_owned(),
         _ => format!("{c:?}"),
     };
-    UserMessage::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
+    UserMessage::new(format!("contains {what}")).with_remedy("remove it")
 }
 
 fn forbidden(c: char) -> bool {
@@ -111,11 +109,11 @@ impl FromStr for Prefix {
     fn from_str(text: &str) -> Result<Self, UserMessage> {
         is_within(0, text)?;
         match text.chars().find(|&c| forbidden(c)) {
-            Some(c) => Err(contains(c, text)),
+            Some(c) => Err(contains(c)),
             // If the prefix has no hash tag, the whole key becomes the tag of its side keys. A
             // closing brace would end that tag early, which puts them in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
-                let fault = UserMessage::of_value("contains '}' without a hash tag", text);
+                let fault = UserMessage::new("contains '}' without a hash tag");
                 Err(fault.with_remedy("use a form such as {app}:"))
             }
             None => Ok(Self(text.to_owned())),
@@ -278,7 +276,7 @@ impl FromStr for Owner {
     fn from_str(text: &str) -> Result<Self, UserMessage> {
         is_within(1, text)?;
         match text.chars().find(|&c| is_deceptive(c)) {
-            Some(c) => Err(contains(c, text)),
+            Some(c) => Err(contains(c)),
             None => Ok(Self(format!("{}{text}", Self::CHOSEN))),
         }
     }
@@ -298,7 +296,7 @@ mod tests {
         }
         assert!("x".repeat(201).parse::<Name>().is_err());
         let told = "a b".parse::<Name>().unwrap_err().to_string();
-        assert!(told.starts_with("contains a space: "), "{told}");
+        assert!(told.starts_with("contains a space; "), "{told}");
         for bad in ["}", "{}", "{}x{a}", "a}b"] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }

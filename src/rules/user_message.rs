@@ -18,8 +18,7 @@ impl UserMessage {
         Self { problem: problem.into(), remedy: None }
     }
 
-    /// A problem with a value that the user gave. A long value is shortened, so that it does not
-    /// hide the rest of the message.
+    /// A problem with a value that the user gave.
     pub fn of_value(problem: impl Display, value: &str) -> Self {
         Self::new(format!("{problem}: {}", shown(value)))
     }

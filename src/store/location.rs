@@ -173,11 +173,11 @@ impl Sentinels {
     /// Reads `[user:password@]host[:port],…/service[/db]`. The user and the password are the
     /// master's.
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
-        let form = "use redis+sentinel://[user:password@]host[:port],…/service[/db]";
+        let form = "use redis+sentinel://HOST[:PORT],…/SERVICE[/DB]";
         let (hosts, path) = text.split_once('/').unwrap_or((text, ""));
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        if service.contains(['?', '#', '@']) {
-            return Err(format!("service name cannot contain '?', '#' or '@'; {form}"));
+        if service.contains(mistakes::SEPARATORS) || service.contains(['?', '#']) {
+            return Err(format!("service name contains a separator, such as ','; {form}"));
         }
         if service.is_empty() {
             return Err(format!("missing service name; {form}"));

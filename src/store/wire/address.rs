@@ -11,7 +11,7 @@ use socket2::SockAddr;
 use super::endpoint::{Endpoint, Host};
 use super::tls::TlsFiles;
 use crate::rules::Failure;
-use mistakes::SCHEMES;
+use mistakes::{SCHEMES, SEPARATORS};
 
 /// Reads a password again, because it may have changed. An error says why that failed.
 pub type Reread = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
@@ -91,6 +91,9 @@ impl Address {
         }
         if is_unix && url.has_host() {
             return Err(other());
+        }
+        if let Some(mark) = url.path().chars().find(|c| is_unix && SEPARATORS.contains(c)) {
+            return Err(format!("'{mark}' in a path; write it as %{:02X}", u32::from(mark)));
         }
         let database = url.path().trim_matches('/');
         if !is_unix && !database.is_empty() && database.parse::<i64>().is_err() {
@@ -194,6 +197,7 @@ impl fmt::Display for Address {
 
 #[cfg(test)]
 mod tests {
+    use super::mistakes::CONNECTION_STRING;
     use super::*;
 
     fn shown(url: &str) -> String {
@@ -221,7 +225,11 @@ mod tests {
         let in_full = |problem| format!("{problem}; {SCHEMES}");
         for (bad, advice) in [
             ("127.0.0.1:7001", "missing scheme; use redis://127.0.0.1:7001"),
-            ("/run/redis.sock", "missing scheme; use unix:///run/redis.sock"),
+            ("/run/redis.sock", "missing scheme; use unix:///PATH"),
+            ("h:port", &in_full("missing scheme")),
+            ("redis://h,password=x", CONNECTION_STRING),
+            ("h:6380,password=x=,ssl=True", CONNECTION_STRING),
+            ("unix:///s:7", "':' in a path; write it as %3A"),
             ("redis://h:99999", "port is out of range; use 1 to 65535"),
             ("redis://h:port", "port is not a number; use 1 to 65535"),
             ("redis://h/abc", "database is not a number; use redis://HOST[:PORT]/DB"),
