@@ -26,7 +26,8 @@ pub fn at_most(bytes: usize, text: &str) -> &str {
 pub(crate) fn is_harmless(value: &str) -> bool {
     let count = |is: fn(&u8) -> bool| value.bytes().filter(is).count();
     let (letters, digits) = (count(u8::is_ascii_alphabetic), count(u8::is_ascii_digit));
-    let others = count(|byte| b"-_./+".contains(byte));
+    let others = count(|byte| b"-_./+".contains(byte))
+        + if letters == 0 { count(|byte| b",:".contains(byte)) } else { 0 };
     letters + digits + others == value.len()
         && (digits == 0 && value.len() <= 24 || letters <= 3 && value.len() <= 12)
 }
@@ -48,7 +49,9 @@ mod tests {
 
     #[test]
     fn only_a_mistyped_word_or_number_is_repeated() {
-        for value in ["", "frob", "--wiat", "/run/redis.sock", "5M", "-1", "1m30s", "4294967296"] {
+        for value in
+            ["", "frob", "--wiat", "/run/redis.sock", "5M", "-1", "1m30s", "1:30", "4294967296"]
+        {
             assert_eq!(shown(value), format!("'{value}'"));
         }
         let passphrase = "correct-horse-battery-staple";

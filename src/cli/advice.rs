@@ -73,6 +73,9 @@ impl Rejected<'_> {
                 ),
                 None => (format!("missing subcommand before {written}"), SUBCOMMANDS.into()),
             },
+            (Some(_), []) if option[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                (format!("negative value {written}"), "use a positive one".into())
+            }
             (Some(_), []) => {
                 let similar = self.first(ContextKind::SuggestedArg);
                 let remedy =

@@ -234,7 +234,7 @@ mod tests {
             ("redis://h:port", "port is not a number; use 1 to 65535"),
             ("redis://h/abc", "database is not a number; use redis://HOST[:PORT]/DB"),
             ("redis://h?db=1", "database after '?'; use redis://HOST[:PORT]/DB"),
-            ("redis:///0", "missing host; use redis://HOST[:PORT][/DB]"),
+            ("redis:///0", "missing host; use HOST or HOST:PORT"),
             ("redis://::1:7", "IPv6 address without brackets; write it as in redis://[::1]:6379"),
             ("redis://h1,h2", "several servers in one URL; separate URLs with spaces in RLOCK_URL"),
             ("redis://:p/w@h", "'/' in a password; write it as %2F, or set RLOCK_PASSWORD"),
@@ -248,7 +248,8 @@ mod tests {
             ("file:///x", &in_full("unknown scheme 'file'")),
             ("'redis://h'", "contains quotes; remove them"),
             ("$REDIS_URL", "variable is not expanded; write its value"),
-            ("local", "missing ':'; use local:"),
+            ("local", "not a URL; use local:"),
+            ("redis://h:6379:6379", "several ports; use redis://HOST:PORT"),
         ] {
             assert_eq!(Address::parse(bad).err().as_deref(), Some(advice), "{bad}");
         }

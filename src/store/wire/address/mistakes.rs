@@ -44,9 +44,9 @@ fn without_slashes(text: &str) -> String {
     let is_anonymous = |it: Address| it.username.is_none() && !it.has_password();
     let is_server = || Address::read(&format!("redis://{text}")).is_ok_and(is_anonymous);
     match text {
-        "local" => "missing ':'; use local:".into(),
+        "local" | "LOCAL" | "LOCAL:" => "not a URL; use local:".into(),
         _ if text.contains('=') => CONNECTION_STRING.into(),
-        _ if text.starts_with(['/', '.']) => "missing scheme; use unix:///PATH".into(),
+        _ if text.starts_with(['/', '.', '~']) => "missing scheme; use unix:///PATH".into(),
         // Only a host, perhaps with a port and a database.
         _ if (text.contains(':') || is_harmless(text)) && is_server() => {
             format!("missing scheme; use redis://{text}")
@@ -70,11 +70,14 @@ fn in_servers(rest: &str) -> Option<String> {
     Some(match port {
         _ if host.contains('$') => EXPANDED.into(),
         _ if host.contains('=') => CONNECTION_STRING.into(),
-        _ if host.contains(',') => {
+        _ if host.contains([',', ';']) => {
             "several servers in one URL; separate URLs with spaces in RLOCK_URL".into()
         }
         _ if host.is_empty() || host.starts_with(':') && !host.starts_with("::") => {
-            "missing host; use redis://HOST[:PORT][/DB]".into()
+            "missing host; use HOST or HOST:PORT".into()
+        }
+        _ if host.matches(':').count() == 2 && !host.contains("::") && !host.contains(']') => {
+            "several ports; use redis://HOST:PORT".into()
         }
         _ if host.matches(':').count() > 1 && !host.contains(']') => {
             "IPv6 address without brackets; write it as in redis://[::1]:6379".into()
