@@ -71,7 +71,7 @@ struct Found {
 }
 
 /// Text for people in two parts. A small screen keeps the second one.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Shown {
     body: String,
     foot: String,
@@ -99,7 +99,7 @@ impl Inspection<'_> {
     /// Redraws until rlock is stopped. A server that does not answer may recover.
     fn watch(mut self, every: Duration) -> Result<Exit, Error> {
         let ctrl_c = CtrlC::handle()?;
-        let mut last: Option<(Instant, Found)> = None;
+        let mut last: Option<(Instant, Shown)> = None;
         let mut first = true;
         loop {
             let next = Instant::now() + every;
@@ -107,8 +107,10 @@ impl Inspection<'_> {
             let screen = Screen::of_stdout();
             let shown = match found {
                 Ok(found) => {
-                    let (_, found) = last.insert((Instant::now(), found));
-                    self.show_frame(found, screen)?
+                    let shown = self.show_frame(&found, screen)?;
+                    // In a log, it is not printed again.
+                    last = screen.is_terminal().then(|| (Instant::now(), shown.clone()));
+                    shown
                 }
                 // An error that the user must fix ends the watch.
                 Err(error) if first && !error.is_transient() => return Err(error),
@@ -116,32 +118,12 @@ impl Inspection<'_> {
                     self.report.warn(&error);
                     Shown::default()
                 }
-                Err(error) => self.outdated(last.as_ref(), &error, screen)?,
+                Err(error) => outdated(last.as_ref(), &error, screen),
             };
             ctrl_c.draw(&screen.frame(&shown.body, &shown.foot, first))?;
             first = false;
             ready([], Some(next)).context("cannot wait")?;
         }
-    }
-
-    /// The last frame and its age, while the server is away.
-    fn outdated(
-        &self,
-        last: Option<&(Instant, Found)>,
-        error: &Error,
-        screen: Screen,
-    ) -> Result<Shown, Error> {
-        let problem = error.problem();
-        let (mut shown, age) = match last {
-            // In a log, it has been printed already.
-            Some((at, found)) if screen.is_terminal() => {
-                let age = show(Instant::now().since(*at));
-                (self.show_frame(found, screen)?, format!("{age} old: "))
-            }
-            _ => Default::default(),
-        };
-        shown.foot += &screen.style().line(&format!("{age}{problem}; retrying"), true);
-        Ok(shown)
     }
 
     fn find(&mut self) -> Result<Found, Error> {
@@ -242,6 +224,16 @@ impl Inspection<'_> {
         let Server { prefix, location, .. } = self.server;
         format!("{locks} {what} under prefix '{}' on {location}", prefix.as_str())
     }
+}
+
+/// The last frame and its age, while the server is away.
+fn outdated(last: Option<&(Instant, Shown)>, error: &Error, screen: Screen) -> Shown {
+    let problem = error.problem();
+    let (mut shown, age) = last.map_or_else(Default::default, |(at, shown)| {
+        (shown.clone(), format!("{} old: ", show(Instant::now().since(*at))))
+    });
+    shown.foot += &screen.style().line(&format!("{age}{problem}; retrying"), true);
+    shown
 }
 
 impl Found {

@@ -21,6 +21,7 @@ pub(super) use connection::Connection;
 pub(super) use dial::addresses_of;
 pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
+pub(super) use resp::OVERHEAD;
 pub use resp::Reader;
 pub(super) use tls::Tls;
 pub use tls::{Identity, Pem, TlsFiles};

@@ -182,13 +182,15 @@ impl Cluster {
 /// Where all masters listen, according to one node.
 fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
     let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
-    let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
+    // By the specification, a cluster has at most 1000.
+    let masters = masters_in(&slots).filter(|masters| masters.len() <= 1_000);
+    let masters = masters.ok_or_else(|| node.unexpected_reply())?;
     masters.into_iter().map(|(host, port)| node.address.named(&host, port)).collect()
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
 /// where each server is `host, port, …`. Without a host, it is that of the node that answered.
-pub fn masters_in(slots: &Value) -> Option<Vec<(String, u16)>> {
+pub fn masters_in(slots: &Value) -> Option<BTreeSet<(String, u16)>> {
     let Value::Array(slots) = slots else { return None };
     let master = |slot: &Value| -> Option<(String, u16)> {
         let Value::Array(slot) = slot else { return None };

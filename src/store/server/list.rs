@@ -1,13 +1,14 @@
 //! Lists the locks under a prefix on all servers.
 
 use super::node::Node;
+use super::refusal::Refusal;
 use super::reply;
 use super::scripts::{self, Call};
 use super::topology::Topology;
 use crate::rules::{
     Delivery, Failure, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
 };
-use crate::store::wire::{self, Cmd};
+use crate::store::wire::{self, Cmd, OVERHEAD, Value};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 5_000;
@@ -18,10 +19,10 @@ const MAX_PAGES: usize = 100_000;
 
 /// How many locks are read in one pipeline. A server reads a pipeline in pieces of 16 to 32 KiB,
 /// and serves other clients in between.
-const BATCH: usize = 250;
+const BATCH: usize = 100;
 
-/// How many locks of one server are listed at most, so that their names fit into memory.
-const MAX_LOCKS: usize = 1_000_000;
+/// How much memory one list of locks may take, in MiB, including the JSON that shows them.
+const MOST_MEMORY: usize = 32;
 
 /// The locks under a prefix that are not free, or all `with_free`, sorted by name. A server that
 /// does not answer does not hide the locks of the others.
@@ -32,15 +33,16 @@ pub(super) fn list(
     pattern: Option<&Pattern>,
     with_free: bool,
 ) -> Result<Listing, Failure> {
-    let mut listing = Listing::default();
+    let (mut listing, mut room) = (Listing::default(), MOST_MEMORY * 1024 * 1024);
     for node in topology.masters()? {
-        let listed = once_more(|| names(node, prefix, pattern, with_free)).and_then(|names| {
+        let named = once_more(|| names(node, prefix, pattern, with_free, &mut room));
+        let listed = named.and_then(|names| {
             let call = |name: &Name| {
                 let key = Key::new(prefix, name);
                 let history = if with_free { "1" } else { "" };
                 Call::new(scripts::INSPECT, &key, None, database).with(history).with(0)
             };
-            Ok((views(node, &names, call)?, names))
+            Ok((views(node, &names, call, &mut room)?, names))
         });
         match listed {
             Ok((views, names)) => listing.locks.extend(names.into_iter().zip(views)),
@@ -69,6 +71,7 @@ fn names(
     prefix: &Prefix,
     pattern: Option<&Pattern>,
     with_free: bool,
+    room: &mut usize,
 ) -> Result<Vec<Name>, Failure> {
     let keys = Key::pattern(prefix);
     let mut wanted = vec![(keys.as_str().to_owned(), "string")];
@@ -85,21 +88,16 @@ fn names(
             let key = String::from_utf8(key).ok()?;
             key.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
         };
-        let found = keys.into_iter().filter_map(name);
-        names.extend(
-            found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name.as_str()))),
-        );
-        if is_last || names.len() > MAX_LOCKS {
+        for name in keys.into_iter().filter_map(name) {
+            if pattern.is_none_or(|pattern| pattern.matches(name.as_str())) {
+                take(room, OVERHEAD + 3 * name.as_str().len(), node)?;
+                names.push(name);
+            }
+        }
+        if is_last {
             // SCAN may return a key twice.
             names.sort_unstable();
             names.dedup();
-        }
-        if names.len() > MAX_LOCKS {
-            let fault =
-                UserMessage::new(format!("{}: more than {MAX_LOCKS} locks", node.endpoint()));
-            return Err(Failure::TooLarge(fault.with_remedy("use a narrower pattern or --prefix")));
-        }
-        if is_last {
             wanted.pop();
         }
         cursor = next;
@@ -121,12 +119,13 @@ fn views(
     node: &mut Node,
     names: &[Name],
     call: impl Fn(&Name) -> Call,
+    room: &mut usize,
 ) -> Result<Vec<Result<View, Failure>>, Failure> {
     let (mut views, mut size) = (Vec::with_capacity(names.len()), BATCH);
     while views.len() < names.len() {
         let rest = &names[views.len()..];
         let batch = &rest[..size.min(rest.len())];
-        match pipeline(node, batch.iter().map(&call).collect()) {
+        match pipeline(node, batch.iter().map(&call).collect(), room) {
             Ok(read) => {
                 views.extend(read);
                 size = BATCH.min(2 * size);
@@ -138,10 +137,46 @@ fn views(
     Ok(views)
 }
 
-/// The locks that these calls show, in one pipeline. Of each lock, only the first page of its
-/// holders and waiters.
-fn pipeline(node: &mut Node, calls: Vec<Call>) -> Result<Vec<Result<View, Failure>>, Failure> {
-    let replies = node.run_scripts(&calls)?;
-    let view = |reply| reply::view(reply?).ok_or_else(|| node.unexpected_reply());
-    Ok(replies.into_iter().map(view).collect())
+/// The locks that these calls show, in one pipeline. Of each lock, only the first page of its holders
+/// and waiters.
+fn pipeline(
+    node: &mut Node,
+    calls: Vec<Call>,
+    room: &mut usize,
+) -> Result<Vec<Result<View, Failure>>, Failure> {
+    let (replies, mut size) = (node.run_scripts(&calls)?, 0);
+    let view = |reply: Result<Value, Refusal>| {
+        // No failure takes more than 1 KiB.
+        size += reply.as_ref().map_or(1024, memory);
+        let mut view = reply::view(reply?).ok_or_else(|| node.unexpected_reply())?;
+        // The latest are last, and a list shows one. A hostile server sends many.
+        let surplus = view.history.len().saturating_sub(4);
+        view.history = view.history.split_off(surplus);
+        Ok(view)
+    };
+    let views = replies.into_iter().map(view).collect();
+    take(room, size, node)?;
+    Ok(views)
+}
+
+/// About how much memory a lock takes that is parsed from this reply. In JSON, a text can be twice as
+/// long.
+fn memory(reply: &Value) -> usize {
+    let content = match reply {
+        // Replacing what is not UTF-8 may make it longer.
+        Value::BulkString(text) => 3 * String::from_utf8_lossy(text).len(),
+        Value::SimpleString(text) => 3 * text.len(),
+        Value::Array(values) => values.iter().map(memory).sum(),
+        _ => 0,
+    };
+    OVERHEAD + content
+}
+
+/// Takes memory from what is left of it.
+fn take(room: &mut usize, size: usize, node: &Node) -> Result<(), Failure> {
+    *room = room.checked_sub(size).ok_or_else(|| {
+        let what = format!("{}: locks take more than {MOST_MEMORY} MiB", node.endpoint());
+        Failure::TooLarge(UserMessage::new(what).with_remedy("use a narrower pattern or --prefix"))
+    })?;
+    Ok(())
 }

@@ -76,7 +76,8 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let call = self.acquire_call(request, attempt, seen);
-        self.run(&call, reply::verdict, interrupt)?.confirmed(is_granted)
+        let proposes = matches!(request.quorum_op, Some(QuorumOp::Propose(_)));
+        self.run(&call, |reply| reply::verdict(reply, proposes), interrupt)?.confirmed(is_granted)
     }
 
     fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
@@ -264,7 +265,7 @@ impl<T: Topology> Store for RedisStore<T> {
         let call = self.acquire_call(request, attempt_number(), seen);
         let (node, asking) = self.topology.last();
         let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt) {
-            Ok(Some(reply)) => self.parsed(reply, reply::verdict)?,
+            Ok(Some(reply)) => self.parsed(reply, |reply| reply::verdict(reply, false))?,
             Ok(None) => return Ok(None),
             Err(refusal) => return refusal.ends_wait(),
         };

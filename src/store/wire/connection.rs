@@ -18,9 +18,9 @@ use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::system::poll::Want;
 
-/// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. Even
-/// lists of locks are far smaller.
-const LARGEST_REPLY: usize = 64 * 1024 * 1024;
+/// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. A page of
+/// a lock is far smaller.
+const LARGEST_REPLY: usize = 4 * 1024 * 1024;
 
 /// A connection to one server. It can be used again after a timeout or an interrupt, because it
 /// knows what it has not sent and which replies it has not read. After any other failure it must be

@@ -35,7 +35,7 @@ pub fn replies(bytes: &[u8]) {
     if let Value::ServerError(error) = &value {
         refused(error);
     }
-    match reply::verdict(value.clone()) {
+    match reply::verdict(value.clone(), true) {
         Some(Verdict::Answer(Answer::Busy(seen) | Answer::Queued { view: seen, .. })) => {
             view(&seen)
         }
