@@ -55,7 +55,8 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         line(cut(&text, style.width.unwrap_or(usize::MAX)).into_owned());
     }
     if view.waiters.len() > shown {
-        line(format!("  waiting  {} more", view.waiter_count - shown as u64));
+        let waiting = view.waiter_count.max(view.waiters.len() as u64);
+        line(format!("  waiting  {} more", waiting - shown as u64));
     }
     if let Some(skipped) = &view.skipped {
         line(format!("  skipped  {}", skipped.shown(view.now)));

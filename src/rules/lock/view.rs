@@ -151,7 +151,8 @@ impl View {
     pub fn up_to(mut self, fence: Fence) -> Self {
         let listed = self.holders.len();
         self.holders.retain(|holder| holder.fence <= fence);
-        self.holder_count -= (listed - self.holders.len()) as u64;
+        let dropped = (listed - self.holders.len()) as u64;
+        self.holder_count = self.holder_count.saturating_sub(dropped);
         self
     }
 
@@ -168,7 +169,7 @@ impl View {
         };
         let gone: Vec<Holder> =
             seen.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
-        self.holder_count += gone.len() as u64;
+        self.holder_count = self.holder_count.saturating_add(gone.len() as u64);
         self.holders.extend(gone);
     }
 

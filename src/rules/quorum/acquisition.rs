@@ -355,7 +355,7 @@ impl Acquisition {
         let Some(slots) = self.mode.slots() else { return Some(None) };
         let position = nominations.iter().map(|it| it.position).min()?;
         let is_free = |slot: &Slot| {
-            let free = nominations.iter().filter(|it| !it.taken.contains(slot));
+            let free = nominations.iter().filter(|it| it.taken.binary_search(slot).is_err());
             free.count() >= self.majority
         };
         let mut free = (1..=slots.get()).filter_map(Slot::new).filter(is_free);

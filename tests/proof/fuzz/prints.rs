@@ -4,7 +4,7 @@ use super::promises::printable;
 use rlock::inspect::problem::Here;
 use rlock::inspect::style::Style;
 use rlock::inspect::{Inspected, json, page, table};
-use rlock::rules::{ClientInfo, Mode, Name, Prefix, View};
+use rlock::rules::{ClientInfo, Fence, Mode, Name, Prefix, View};
 use rlock::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client
@@ -77,6 +77,10 @@ pub(super) fn view(view: &View) {
     let json = serde_json::to_string(&json::documents(&prefix, &locks, 1));
     assert!(json.is_ok_and(|json| !json.contains(rlock::text::is_unsafe)));
     printable(&view.to_string());
+    // Whatever the server counts, and whichever holders are revoked.
+    let mut revoked = view.clone().up_to(Fence(1));
+    revoked.add_revoked_earlier(view.holders.clone(), &view.history);
+    assert!(revoked.holder_count >= revoked.holders.len() as u64);
     for mode in [Mode::Exclusive, Mode::Shared] {
         printable(&view.mismatch(mode));
     }
