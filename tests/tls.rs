@@ -161,6 +161,12 @@ fn a_server_that_requires_a_client_certificate_receives_it() {
         server.cli(&["CONFIG", "SET", "tls-protocols", version]);
         trusting(&authority, &url).run(EXEC).exits(78).says("; set --tls-cert and --tls-key");
     }
+    // Editors on Windows begin a file with a byte order mark.
+    for file in ["ca.crt", "client.crt", "client.key"].map(|name| authority.file(name)) {
+        let text = std::fs::read(&file).unwrap();
+        std::fs::write(&file, [b"\xef\xbb\xbf", &*text].concat()).unwrap();
+    }
+    certified(&authority, &url).run(EXEC).exits(0);
 }
 
 #[test]
@@ -170,10 +176,24 @@ fn an_unusable_certificate_exits_with_78_and_a_plain_explanation() {
     authority.openssl("req -new -key ca.key -out old.csr -subj /CN=localhost");
     authority
         .openssl("x509 -req -in old.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out old.crt");
-    std::fs::copy(authority.file("ca.key"), authority.file("old.key")).unwrap();
-    for (certificate, problem, remedy) in
-        [("old", "version 1", "version 3 certificate"), ("ca", "is a CA certificate", "CA:FALSE")]
-    {
+    std::fs::write(authority.file("v3"), "subjectAltName=DNS:localhost").unwrap();
+    for name in ["old.key", "by_p521.key"] {
+        std::fs::copy(authority.file("ca.key"), authority.file(name)).unwrap();
+    }
+    let p521 = "-newkey ec -pkeyopt ec_paramgen_curve:secp521r1 -nodes -days 2 -subj /CN=p521";
+    authority.openssl(&format!("req -x509 {p521} -keyout p521.key -out p521.crt"));
+    authority.openssl(
+        "x509 -req -in old.csr -CA p521.crt -CAkey p521.key -CAcreateserial -out by_p521.crt \
+         -extfile v3",
+    );
+    let trusted = ["ca.crt", "p521.crt"].map(|name| std::fs::read(authority.file(name)).unwrap());
+    std::fs::write(authority.file("ca.crt"), trusted.concat()).unwrap();
+    for (certificate, problem, remedy) in [
+        ("old", "version 1", "version 3 certificate"),
+        ("ca", "is a CA certificate", "CA:FALSE"),
+        ("p521", "no algorithm in common", "use RSA, P-256"),
+        ("by_p521", "signed with an unsupported kind of key", "use RSA, P-256"),
+    ] {
         let (_server, url) = authority.serves(certificate, "no");
         trusting(&authority, &url).run(EXEC).exits(78).says(problem).says(remedy);
     }
@@ -185,11 +205,13 @@ fn an_unusable_key_exits_with_78_and_states_the_remedy() {
     authority.signs("client", "DNS:client", "-days 2");
     authority.openssl("ec -aes128 -passout pass:x -in client.key -out older.key");
     authority.openssl("pkey -aes128 -passout pass:x -in client.key -out encrypted.key");
+    authority.openssl("ecparam -name secp521r1 -genkey -noout -out p521.key");
     for (key, part) in [
         ("encrypted.key", "decrypt it with openssl pkey -in "),
         ("older.key", "decrypt it with openssl pkey -in "),
         ("client.crt", "no private key"),
         ("ca.key", "do not match"),
+        ("p521.key", "p521.key: unsupported kind of key; use RSA, P-256"),
     ] {
         let client = certified(&authority, "rediss://localhost:1");
         client.with("RLOCK_TLS_KEY", authority.path(key)).run(EXEC).exits(78).says(part);

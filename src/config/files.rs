@@ -151,6 +151,10 @@ impl Files {
                 return Err(format!("{what} exceeds {largest} bytes; use another file"));
             }
         }
+        // Editors on Windows begin a file with a byte order mark.
+        if text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
         Ok((text, found))
     }
 }

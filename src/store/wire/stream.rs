@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConnection, Error, PeerIncompatible};
 use socket2::Socket;
 
 use super::endpoint::Host;
@@ -70,6 +70,14 @@ fn receive(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<usize>
     if let Err(error) = tls.process_new_packets() {
         // Tell the server why. The connection is dropped, whether it learns that or not.
         let _ = send(tls, socket);
+        let is_first = tls.negotiated_cipher_suite().is_none();
+        let error = match error {
+            // Before it has chosen an algorithm: it supports none of them.
+            Error::AlertReceived(AlertDescription::HandshakeFailure) if is_first => {
+                PeerIncompatible::NoSignatureSchemesInCommon.into()
+            }
+            error => error,
+        };
         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
     }
     if count == 0 && tls.is_handshaking() {

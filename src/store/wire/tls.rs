@@ -55,10 +55,15 @@ impl TlsFiles {
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some(Identity { certificate, key }) => {
-                let shown = certificate.path.display();
-                builder
-                    .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
-                    .map_err(|error| format!("{shown}: {}", reason_of(&error)))?
+                let made =
+                    builder.with_client_auth_cert(certificate.certificates()?, key.private_key()?);
+                made.map_err(|error| match error {
+                    // Any key that ring does not support.
+                    rustls::Error::General(_) => {
+                        format!("{}: unsupported kind of key; {USE_KEYS}", key.path.display())
+                    }
+                    error => reason_of(&error).to_string(),
+                })?
             }
         };
         // A run connects once, so it has no use for session tickets.
@@ -131,6 +136,9 @@ impl Pem {
     }
 }
 
+/// What ring supports.
+const USE_KEYS: &str = "use RSA, P-256, P-384 or Ed25519 keys";
+
 /// Why TLS failed, and how to fix it.
 pub(in crate::store) fn reason(error: &io::Error) -> UserMessage {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -142,7 +150,7 @@ pub(in crate::store) fn reason(error: &io::Error) -> UserMessage {
 fn reason_of(error: &rustls::Error) -> UserMessage {
     use AlertDescription as Alert;
     use rustls::CertificateError as Bad;
-    use rustls::Error::{AlertReceived, InconsistentKeys, InvalidCertificate};
+    use rustls::Error::{AlertReceived, InconsistentKeys, InvalidCertificate, PeerIncompatible};
     let fault = |problem: &str, remedy: &str| UserMessage::new(problem).with_remedy(remedy);
     let invalid =
         |why: &dyn Display| fault(&format!("server certificate is not valid: {why}"), "replace it");
@@ -163,6 +171,7 @@ fn reason_of(error: &rustls::Error) -> UserMessage {
             let problem = format!("server rejected the client certificate ({alert:?})");
             fault(&problem, "correct --tls-cert")
         }
+        PeerIncompatible(_) => fault("server has no algorithm in common with rlock", USE_KEYS),
         // TLS 1.2 has no alert for a missing certificate alone.
         AlertReceived(Alert::HandshakeFailure) => fault(
             "server refused the handshake",
@@ -178,6 +187,10 @@ fn reason_of(error: &rustls::Error) -> UserMessage {
             "server certificate is not signed by a trusted authority",
             "set --tls-ca to the authority's certificate",
         ),
+        InvalidCertificate(
+            Bad::UnsupportedSignatureAlgorithmContext { .. }
+            | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+        ) => fault("server certificate is signed with an unsupported kind of key", USE_KEYS),
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             fault("server certificate is for another host", "use the host name in the certificate")
         }
