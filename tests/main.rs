@@ -4,6 +4,7 @@
 
 mod support;
 
+mod addresses;
 mod bounded;
 mod cluster;
 mod completion;

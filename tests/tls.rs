@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::support::name::Name;
 use crate::support::server::free_port;
-use crate::support::{Client, Finished, Server, binary, run, until};
+use crate::support::{Client, Finished, LongerWait, Server, binary, run, until};
 use tempfile::TempDir;
 
 const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
@@ -60,6 +61,10 @@ impl Authority {
         );
         (server, format!("rediss://localhost:{port}"))
     }
+}
+
+fn port_of(url: &str) -> u16 {
+    url.rsplit(':').next().unwrap().parse().unwrap()
 }
 
 /// An rlock that trusts this authority.
@@ -132,6 +137,23 @@ fn an_untrusted_server_is_rejected_with_78_and_receives_no_password() {
         fails(trusting(&authority, &url).with(variable, file), part);
     }
     fails(trusting(&authority, "redis://localhost:1"), "use a rediss:// URL");
+}
+
+#[test]
+fn a_silent_address_does_not_delay_tls_and_each_address_must_have_the_certificate_of_the_name() {
+    let authority = Authority::new();
+    authority.signs("right", "DNS:name.test", "-days 2");
+    authority.signs("wrong", "DNS:elsewhere.example,IP:127.0.0.2", "-days 2");
+    let [right, wrong] = ["right", "wrong"].map(|name| authority.serves(name, "no"));
+    let [right_port, wrong_port] = [&right, &wrong].map(|(_, url)| port_of(url));
+    let name = Name::of(&[right_port, wrong_port, right_port]);
+    let client = name.client("rediss", "").with("RLOCK_TLS_CA", authority.path("ca.crt"));
+    name.proxies[0].part(true);
+    let mut longer = LongerWait::of("9s");
+    client.run("exec -n --ttl 2m --io-timeout 30s L true").exits(0);
+    longer.is_not_over();
+    name.leads_to(&[1]);
+    client.run(EXEC).exits(78).says("is for another host");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
 use crate::error::Error;
 use crate::rules::{Key, Name, Prefix, Timeout, Ttl};
-use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
+use crate::store::location::{Credentials, Directory, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
 pub struct Server {
@@ -128,21 +128,27 @@ fn path(option: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
 }
 
 fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
-    let mut file = |option: &Option<PathBuf>, name, role| -> Result<Option<Pem>, Error> {
-        path(option, name).map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
-    };
-    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT", Role::Certificate)?;
-    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
-        _ => {
-            return Err(Error::Config(
-                "--tls-cert and --tls-key are needed together; set both".into(),
-            ));
+    let paths = [
+        path(&common.tls_ca, "RLOCK_TLS_CA"),
+        path(&common.tls_cert, "RLOCK_TLS_CERT"),
+        path(&common.tls_key, "RLOCK_TLS_KEY"),
+    ];
+    match &paths {
+        [None, None, None] => return Ok(TlsFiles::default()),
+        [_, certificate, key] if certificate.is_some() != key.is_some() => {
+            let what = "--tls-cert and --tls-key are needed together; set both";
+            return Err(Error::Config(what.into()));
         }
+        _ => {}
+    }
+    let mut pem = |path: Option<PathBuf>, role| -> Result<Option<Pem>, Error> {
+        let Some(path) = path else { return Ok(None) };
+        Ok(Some(Pem { text: files.read(role, &path)?, path }))
     };
-    let authority = file(&common.tls_ca, "RLOCK_TLS_CA", Role::Authority)?;
-    Ok(TlsFiles { authority, identity })
+    let [ca, certificate, key] = paths;
+    let pems =
+        [pem(ca, Role::Authority)?, pem(certificate, Role::Certificate)?, pem(key, Role::Key)?];
+    TlsFiles::new(&pems).map_err(|fault| Error::Config(fault.to_string()))
 }
 
 /// Returns the directory that `local:` means, if the environment names one.

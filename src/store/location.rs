@@ -6,7 +6,7 @@ use std::path::Path;
 use super::wire::{Address, mistakes};
 
 pub use super::local::Directory;
-pub use super::wire::{Credentials, Identity, Pem, Reread, TlsFiles};
+pub use super::wire::{Credentials, Pem, Reread, TlsFiles};
 
 /// Where locks are kept. Nothing is opened or connected yet.
 pub enum Location {

@@ -9,6 +9,7 @@ mod dial;
 mod endpoint;
 mod limit;
 mod resp;
+mod route;
 mod stream;
 mod tls;
 
@@ -18,9 +19,7 @@ pub use redis::{Cmd, ServerError, Value, cmd};
 pub(super) use address::mistakes;
 pub use address::{Address, Credentials, Reread};
 pub(super) use connection::Connection;
-pub(super) use dial::addresses_of;
 pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
 pub use resp::Reader;
-pub(super) use tls::Tls;
-pub use tls::{Identity, Pem, TlsFiles};
+pub use tls::{Pem, TlsFiles};

@@ -46,19 +46,21 @@ pub(crate) enum Woken {
     TimedOut,
 }
 
-/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. The interrupt
-/// takes precedence.
-pub(crate) fn wait(
-    descriptor: Option<(BorrowedFd<'_>, Want)>,
-    interrupt: Interrupt<'_>,
+/// Waits until one of the descriptors is ready, the interrupt comes or `until` is reached. The
+/// interrupt takes precedence.
+pub(crate) fn wait<'a>(
+    wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
+    interrupt: Interrupt<'a>,
     until: Instant,
 ) -> io::Result<Woken> {
-    let stops = interrupt.unwrap_or_default().stops;
-    let [one, other] = stops.map(|stop| stop.map(|stop| (stop, Want::Read)));
-    Ok(match poll([descriptor, one, other], Some(until))? {
-        [is_ready, false, false] if is_ready => Woken::Ready,
-        [_, false, false] => Woken::TimedOut,
-        _ => Woken::Interrupted,
+    let stops = interrupt.unwrap_or_default().stops.into_iter().flatten();
+    let stops: Vec<_> = stops.map(|stop| (stop, Want::Read)).collect();
+    let stop_count = stops.len();
+    let are_ready = poll(stops.into_iter().chain(wanted), Some(until))?;
+    Ok(match are_ready.iter().position(|is_ready| *is_ready) {
+        Some(first) if first < stop_count => Woken::Interrupted,
+        Some(_) => Woken::Ready,
+        None => Woken::TimedOut,
     })
 }
 
@@ -68,7 +70,8 @@ pub(crate) fn ready<const N: usize>(
     wanted: [(BorrowedFd<'_>, Want); N],
     until: Option<Instant>,
 ) -> io::Result<[bool; N]> {
-    poll(wanted.map(Some), until)
+    let are_ready = poll(wanted, until)?;
+    Ok(std::array::from_fn(|index| are_ready[index]))
 }
 
 /// Whether the descriptor is ready now. False if the system cannot tell.
@@ -76,12 +79,12 @@ pub(crate) fn is_ready(descriptor: BorrowedFd<'_>, want: Want) -> bool {
     ready([(descriptor, want)], Some(Instant::now())).is_ok_and(|[is_ready]| is_ready)
 }
 
-/// Like `ready`. An absent descriptor never becomes ready.
-fn poll<const N: usize>(
-    wanted: [Option<(BorrowedFd<'_>, Want)>; N],
+/// Like `ready`, for any number of descriptors.
+fn poll<'a>(
+    wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
     until: Option<Instant>,
-) -> io::Result<[bool; N]> {
-    let polled = wanted.iter().flatten().map(|&(descriptor, want)| {
+) -> io::Result<Vec<bool>> {
+    let polled = wanted.into_iter().map(|(descriptor, want)| {
         let flags = match want {
             Want::Read => PollFlags::POLLIN,
             Want::Write => PollFlags::POLLOUT,
@@ -98,8 +101,7 @@ fn poll<const N: usize>(
             Err(errno) => return Err(errno.into()),
         }
     }
-    let mut polled = polled.iter();
-    Ok(wanted.map(|one| one.is_some() && polled.next().is_none_or(|one| one.any().unwrap_or(true))))
+    Ok(polled.iter().map(|one| one.any().unwrap_or(true)).collect())
 }
 
 /// Rounds up, so that the wait does not end early. poll(2) cannot wait for a very long time: that

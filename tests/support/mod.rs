@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cluster;
 pub mod limit;
 pub mod longer;
+pub mod name;
 pub mod proxy;
 pub mod pty;
 pub mod python;

@@ -33,17 +33,16 @@ pub(in crate::store) struct Cluster {
 }
 
 impl Cluster {
-    /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot
-    /// be used.
-    pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        let nodes = nodes.iter().map(|node| Node::new(node.clone(), io_timeout, None));
-        Ok(Self {
-            nodes: nodes.collect::<Result<_, _>>()?,
+    /// `nodes` are some nodes of the cluster, at least one.
+    pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Self {
+        let node = |it: &Address| Node::new(it.clone(), io_timeout, None);
+        Self {
+            nodes: nodes.iter().map(node).collect(),
             owner: None,
             last: (0, false),
             io_timeout,
             diagnostics: Vec::new(),
-        })
+        }
     }
 
     fn index_of(&mut self, endpoint: Endpoint) -> usize {

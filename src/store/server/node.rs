@@ -14,7 +14,7 @@ use crate::report::Diagnostic;
 use crate::rules::quorum::Run;
 use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Tls, TlsFiles, Value};
+use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
 use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may at least return: the server checks for
@@ -25,9 +25,11 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 pub struct Node {
     pub(super) address: Address,
     io_timeout: Duration,
-    tls: Option<Tls>,
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,
+    /// Connections to other addresses of the server that have not answered a request. An undo goes
+    /// to them too: each may lead to a server of its own, which may yet execute that request.
+    unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(super) run: Option<Run>,
     /// Whether any request may have reached the server.
@@ -54,29 +56,14 @@ pub struct Reply<T = Value> {
 }
 
 impl Node {
-    /// `io_timeout` bounds each connection attempt, and the replies to each pipeline. An error
-    /// means that a TLS file cannot be used.
-    pub fn new(
-        address: Address,
-        io_timeout: Duration,
-        probe: Option<Probe>,
-    ) -> Result<Self, String> {
-        let tls = address.tls.as_ref().map(TlsFiles::prepare).transpose()?;
-        Ok(Self::with(address, tls, io_timeout, probe))
-    }
-
-    fn with(
-        address: Address,
-        tls: Option<Tls>,
-        io_timeout: Duration,
-        probe: Option<Probe>,
-    ) -> Self {
+    /// `io_timeout` bounds each connection attempt, and the replies to each pipeline.
+    pub fn new(address: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
         Self {
             address,
             io_timeout,
-            tls,
             probe,
             connection: None,
+            unanswered_elsewhere: Vec::new(),
             run: None,
             has_sent: false,
             withdrawal: None,
@@ -88,7 +75,7 @@ impl Node {
 
     /// Another server with the same credentials and TLS files.
     pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Self {
-        Self::with(self.address.at(endpoint), self.tls.clone(), self.io_timeout, self.probe)
+        Self::new(self.address.at(endpoint), self.io_timeout, self.probe)
     }
 
     /// Where the server listens; it also names the server in messages.
@@ -179,7 +166,8 @@ impl Node {
             () => Kind::Ordinary,
         };
         // Without a reply, nobody learns that the hash is unknown.
-        let (mut repeated, mut as_source) = (false, self.unanswered || call.expects_no_reply);
+        let is_blind = call.expects_no_reply || !self.unanswered_elsewhere.is_empty();
+        let (mut repeated, mut as_source) = (false, self.unanswered || is_blind);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
             let commands = &commands(call.command(as_source, read_only), read_only);

@@ -9,6 +9,7 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
 
 use super::endpoint::{Endpoint, Host};
+use super::route::Route;
 use super::tls::TlsFiles;
 use crate::rules::Failure;
 use mistakes::SCHEMES;
@@ -20,6 +21,7 @@ pub type Reread = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 #[derive(Clone)]
 pub struct Address {
     pub(in crate::store) endpoint: Endpoint,
+    pub(in crate::store) route: Route,
     /// The files for TLS; `None` for plain text.
     pub(in crate::store) tls: Option<TlsFiles>,
     pub(in crate::store) database: u32,
@@ -118,6 +120,7 @@ impl Address {
         let settings = info.redis_settings();
         Ok(Self {
             endpoint,
+            route: Route::default(),
             tls: has_tls.then(TlsFiles::default),
             database: u32::try_from(settings.db())
                 .map_err(|_| "database number is out of range; use 0 or greater")?,
@@ -145,7 +148,9 @@ impl Address {
 
     /// Another server with the same credentials, database and TLS files.
     pub(in crate::store) fn at(&self, endpoint: Endpoint) -> Self {
-        Self { endpoint, ..self.clone() }
+        let is_same = endpoint == self.endpoint;
+        let route = if is_same { self.route.clone() } else { Route::default() };
+        Self { endpoint, route, ..self.clone() }
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
