@@ -28,7 +28,7 @@ end
 -- through them. A space follows each token; the innermost is last.
 local function enclosing_hold(tokens)
   local innermost, entered = nil, nil
-  for token in string.gmatch(tokens, '(%S+) ') do
+  for token in string.gmatch(tokens, '%S+') do
     if unexpired_hold(token) then
       innermost, entered = token, enter(details_of(token), entered)
     end

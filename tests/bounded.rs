@@ -1,6 +1,6 @@
 //! No call keeps a server busy for long. What one call leaves undone, later calls do.
 
-use crate::support::{self, Finished, Server};
+use crate::support::{self, Finished, Server, acquire, run};
 
 /// How many may expire together.
 const MANY: &str = "20000";
@@ -166,5 +166,41 @@ fn many_holders_and_waiters_are_shown_page_by_page() {
     for (id, status) in [("00010000", 0), ("w0010000", 0), ("ffffffff", 77)] {
         server.run(&format!("release --force --now --id {id} L")).exits(status);
         no_call_takes_long(&server);
+    }
+}
+
+/// A variable has less than 128 KiB.
+#[test]
+fn no_text_that_a_client_sends_keeps_a_server_busy() {
+    let server = server();
+    let unknown = (0..2_700).map(|it| format!("rlock:L={it:08}-0000-4000-8000-000000000000 "));
+    let unknown: String = unknown.collect();
+    for piece in ["x", " ", "\n", "\t", "=", "\u{e4}", "rlock:L=", "details:"] {
+        let long = piece.repeat(100_000 / piece.len()) + "\t";
+        let token = acquire(&server, &["--shared", "--owner", &"x".repeat(200)], "L");
+        let held = [format!("rlock:L={long}"), format!("{unknown}rlock:L={token}")];
+        for line in [
+            "exec -n --shared --reentrant L true",
+            "exec -w 100ms --supersede M true",
+            "acquire -w 100ms --next --reentrant L",
+            &format!("renew L {token}"),
+            "inspect L",
+            "release --force --id ffffffff L --reason",
+            &format!("release --force --now --id {} L --reason", &token[..8]),
+        ] {
+            let reason = line.ends_with("--reason").then_some(&*long);
+            for held in &held {
+                // A server that loses its processor meanwhile takes longer, but not each time.
+                let is_short = (0..5).any(|_| {
+                    server.cli(&["CONFIG", "RESETSTAT"]);
+                    let mut command = server.rlock(line.split(' ').chain(reason));
+                    command.env("RLOCK_HELD", held).env("RLOCK_LABEL", &long).env("USER", &long);
+                    assert!([0, 75, 77].contains(&run(&mut command).code()), "{line}");
+                    let calls = times(&server, "cmdstat_eval").into_iter();
+                    calls.map(|(calls, mean)| calls * mean).sum::<f64>() < 5_000.0
+                });
+                assert!(is_short, "{line} takes more than 5 ms with {piece:?}");
+            }
+        }
     }
 }

@@ -30,8 +30,8 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
     let script = "eval \"$($rlock acquire --shell A)\"; $rlock exec A true; echo $?";
     server.exec_script("L", script).prints("75");
     server.exec_script("L", "$rlock exec -E 9 L true; echo $?").prints("9");
-    // An unreadable enclosing hold does not hide the others.
-    let bad = r#"RLOCK_HELD="$(printf '\377=\377') $RLOCK_HELD x=$(printf '\303')""#;
+    // Enclosing holds that are unreadable or have no token do not hide the others.
+    let bad = r#"RLOCK_HELD="$(printf '\377=\377') $RLOCK_HELD rlock:L=1 x=$(printf '\303')""#;
     let script = format!("export {bad}; $rlock exec M $rlock exec L true; echo $?");
     server.exec_script("L", &script).prints("75").says(reentrant);
 }

@@ -15,12 +15,6 @@ impl Token {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
-    /// A token from a list that rlock wrote itself. Every text but an empty one is accepted,
-    /// because only a store knows whether the token holds a lock.
-    pub fn recorded(text: &str) -> Option<Self> {
-        (!text.is_empty()).then(|| Self(text.to_owned()))
-    }
-
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -170,14 +170,13 @@ impl Terms {
 
 /// A token of no client.
 pub(super) fn stranger() -> Token {
-    Token::recorded("z0000000-token").expect("the literal is valid")
+    token(15)
 }
 
-/// The token says whose it is: `a0000000-token` is that of the first client, and `a0000000` is its
-/// ID. Its form is always valid.
+/// The token says whose it is: that of the first client begins with `00000000`, which is its ID. Its
+/// form is always valid.
 fn token(client: usize) -> Token {
-    let client = char::from(b'a' + client as u8);
-    Token::recorded(&format!("{client}0000000-token")).unwrap()
+    format!("{client:x}0000000-0000-4000-8000-000000000000").parse().unwrap()
 }
 
 /// The lock that all of them ask for.
@@ -187,7 +186,7 @@ pub(super) fn key() -> Key {
 
 /// The client whose token or ID this is. `token` has made it.
 pub(super) fn whose(token: &str) -> usize {
-    usize::from(token.as_bytes()[0] - b'a')
+    usize::from_str_radix(&token[..1], 16).unwrap()
 }
 
 /// Whether this is a token, and not only its ID, as in a hold that was reinstated.

@@ -29,7 +29,7 @@ pub(super) fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
 fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
     let request = Request {
         mode: if what == 6 { Mode::Shared } else { Mode::Exclusive },
-        token: Token::recorded("0123456789").expect("a token"),
+        token: Token::fresh(),
         reentrant: true,
         heartbeat: Some(Duration::from_secs(10)),
         client: "host\nuser\n7\nmake\nexec\n".into(),

@@ -257,7 +257,10 @@ impl<'a, S: Server> Both<'a, S> {
             }
             Step::Occupy(name) => {
                 self.is_damaged = true;
-                let mail = key.side(&format!("mail:{}", Sha1::from("a-000000-of-a-hold").digest()));
+                let mail = key.side(&format!(
+                    "mail:{}",
+                    Sha1::from(Tokens::default().present(0).as_str()).digest()
+                ));
                 let name = if *name == "mail" { mail } else { key.side(name) };
                 self.send(&["DEL", &name]);
                 self.send(&["HSET", &name, "theirs", "1"]);

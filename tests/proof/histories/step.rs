@@ -160,8 +160,7 @@ impl Tokens {
     }
 
     fn name(client: u8, number: u16) -> Token {
-        let client = char::from(b'a' + client);
-        Token::recorded(&format!("{client}-{number:06}-of-a-hold")).unwrap()
+        format!("{client:02x}{number:06}-0000-4000-8000-000000000000").parse().unwrap()
     }
 
     pub(super) fn used_up(&mut self, client: u8) {

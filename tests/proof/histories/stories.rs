@@ -518,7 +518,8 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
 
 /// The clients that have these tokens or ids.
 fn clients<'t>(tokens: impl Iterator<Item = &'t String>) -> String {
-    tokens.map(|token| &token[..1]).collect::<Vec<_>>().join(" ")
+    let letter = |token: &String| char::from(b'a' + u8::from_str_radix(&token[..2], 16).unwrap());
+    tokens.map(|token| letter(token).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 fn name(variant: &impl Debug) -> String {
