@@ -24,12 +24,11 @@ local function add_tombstone(token, ttl)
 end
 
 -- Marks a request that its client did not end itself, so that a later request with its token learns
--- how: 'superseded' or 'removed'; and by whom. This second mark is next to the token's own.
+-- how: 'superseded' or 'removed'; and by whom. This mark is next to the token's own, which comes last,
+-- so that it is kept even if all others last longer.
 local function mark_ended(token, ttl, how, by)
-  -- Nothing else keeps a removed client from coming back. A superseded one has the older ticket.
-  local duration = how == 'removed' and DAY or ttl
-  add_tombstone(token, duration)
-  add_tombstone(token .. '\n' .. how .. '\n' .. by, duration)
+  add_tombstone(token .. '\n' .. how .. '\n' .. by, ttl)
+  add_tombstone(token, ttl)
 end
 
 -- How and by whom the calling token's request was ended, as a reply; nil if nobody else ended it.

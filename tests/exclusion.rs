@@ -140,6 +140,17 @@ fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
     waiting.end().prints("ENTERED at last");
 }
 
+#[test]
+fn a_hold_that_is_released_after_a_loss_of_data_keeps_no_waiter_out() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "1h"], "L");
+    let second = waiter(&server, &["--ttl", "1500ms"], "L", "second");
+    server.forget_all();
+    first.finish();
+    // The waiter saw a lease of an hour.
+    second.end().prints("ENTERED second");
+}
+
 /// The state that inspect shows for the lock, and the PID of its first holder.
 fn state(server: &Server) -> (String, u64) {
     let lock = server.inspect("L");

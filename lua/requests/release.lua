@@ -60,6 +60,8 @@ if not is_queued or recorded(TOKEN) or own.origin ~= '' then
     redis.call('ZREM', QUEUE, TOKEN)
     delete_details(TOKEN)
   end
+  -- If the server has forgotten the hold, no waiter that saw it must reinstate it.
+  if not ended then add_tombstone(id, ttl) end
   add_tombstone(TOKEN, ttl)
 end
 local head = admit()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::history::HISTORY_LENGTH;
-use super::lock::{DAY, Tombstone};
+use super::lock::Tombstone;
 use super::transaction::Transaction;
 use crate::rules::{Answer, ClientInfo, Ending, HoldState, Operator, Reason};
 
@@ -28,14 +28,11 @@ impl Transaction<'_> {
     }
 
     /// Marks a request that its client did not end itself, so that a later request with its token
-    /// learns how, "superseded" or "removed", and by whom. This second tombstone is next to the
-    /// token's own.
+    /// learns how, "superseded" or "removed", and by whom. This tombstone is next to the token's own,
+    /// which comes last, so that it is kept even if all others last longer.
     pub fn mark_ended(&mut self, token: &str, ttl: u64, how: &str, by: &str) {
-        // Nothing else keeps a removed client from coming back. A superseded one has the older
-        // ticket.
-        let duration = if how == "removed" { DAY } else { ttl };
-        self.add_tombstone(token, duration);
-        self.add_tombstone(&format!("{token}\n{how}\n{by}"), duration);
+        self.add_tombstone(&format!("{token}\n{how}\n{by}"), ttl);
+        self.add_tombstone(token, ttl);
     }
 
     /// How and by whom this token's request was ended; `None` if nobody else ended it.

@@ -159,6 +159,32 @@ a released hold is not reinstated
     c waits reminds = Granted
     lock = Held c
 
+a hold that was released after the server had lost its data is not reinstated
+    a waits = Granted
+    b waits = Queued 1
+    remember
+    forget
+    a releases
+    b waits reminds = Granted
+
+a hold that was given up after the server had lost its data is not reinstated
+    a waits = Granted
+    b waits = Queued 1
+    remember
+    forget
+    a leaves
+    b waits reminds = Granted
+
+a removal is remembered for as long as a release
+    a waits = Granted
+    b waits = Queued 1
+    remove b
+    pass 60000
+    a waits = Granted
+    b waits = Removed
+    pass 1
+    b waits = Queued 1
+
 a hold that is cooling can be removed
     a waits at-least:20000
     a releases = Cooling a

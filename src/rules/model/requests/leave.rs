@@ -12,8 +12,11 @@ impl Transaction<'_> {
         let is_first = self.position(token) == Some(0);
         let held = self.unexpired_hold(token).map(|hold| hold.about.clone());
         let queued = self.dequeue(token).map(|waiter| waiter.about);
-        if let Some(about) = queued.or(held.clone()).filter(|_| is_busy) {
-            self.record_skip(token, &about);
+        match (queued.or(held.clone()), token.get(..8)) {
+            (Some(about), _) if is_busy => self.record_skip(token, &about),
+            // If the lock was forgotten, no waiter that saw the hold must reinstate it.
+            (None, Some(id)) => self.add_tombstone(id, ttl.as_millis()),
+            _ => {}
         }
         self.add_tombstone(token, ttl.as_millis());
         if held.is_some() {

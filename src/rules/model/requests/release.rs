@@ -35,8 +35,8 @@ impl Transaction<'_> {
                 (hold.status, hold.deadline) = (HoldState::Cooling, keep_until);
             }
             self.set_guard_to_latest();
-        } else if let Some(ended) = ended {
-            self.drop_hold(&ended);
+        } else if let Some(ended) = &ended {
+            self.drop_hold(ended);
         }
         // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or
         // on other servers, it no longer waits: a late copy of its request may have queued it
@@ -45,6 +45,10 @@ impl Transaction<'_> {
         let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
             self.dequeue(token);
+            // If the lock was forgotten, no waiter that saw the hold must reinstate it.
+            if let (None, Some(id)) = (&ended, id) {
+                self.add_tombstone(id, ttl);
+            }
             self.add_tombstone(token, ttl);
         }
         let head = self.admit(token).0;
