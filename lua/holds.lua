@@ -25,7 +25,7 @@ local function is_unclaimed(details) return details.fence ~= '' and details.rene
 -- `...` are more fields of the state to write. Only for a guard that is rlock's or absent.
 local function set_guard_to_latest(...)
   local token, deadline = unpack(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES'))
-  write_guard(token, deadline)
+  write_guard(token, int(deadline))
   redis.call('HSET', STATE, 'guard', token, ...)
   local expiry = int(math.max(deadline, now) + DAY)
   redis.call('PEXPIREAT', HOLDS, expiry)

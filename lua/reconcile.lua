@@ -40,6 +40,10 @@ local function drop_expired()
 end
 
 local function reconcile()
+  -- A lease whose deadline another client has overwritten ends one TTL from now.
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + LONGEST), '+inf', 'LIMIT', 0, BATCH)) do
+    redis.call('ZADD', HOLDS, int(now + (tonumber(details_of(token).ttl) or 0)), token)
+  end
   if lock.deleted then
     bypass_oom()
     revoke_up_to(last_fence(), 'deleted', '')

@@ -18,6 +18,9 @@ local function add_tombstone(token, ttl)
   if type(removed) == 'table' then
     return redis.call('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)
   end
+  -- Marks that another client wrote, and that would never make room.
+  local odd = removed > 0 and redis.call('ZCOUNT', TOMBSTONES, int(now + LONGEST), '+inf') or 0
+  if odd > 0 then redis.call('ZREMRANGEBYRANK', TOMBSTONES, -odd, -1) end
   redis.call('ZADD', TOMBSTONES, int(now + duration), token)
   local left = redis.call('PTTL', TOMBSTONES)
   if left < duration then redis.call('PEXPIREAT', TOMBSTONES, int(now + duration)) end

@@ -204,3 +204,34 @@ fn no_text_that_a_client_sends_keeps_a_server_busy() {
         }
     }
 }
+
+#[test]
+fn scores_that_another_client_wrote_hold_nobody_up() {
+    let server = server();
+    for (number, score) in
+        (0..).zip(["inf", "-inf", "1e300", "-1e300", "9e15", "4000000000000.5", "-0.5"])
+    {
+        let name = format!("L{number}");
+        let key = |what: &str| format!("{{rlock:{name}}}?{what}");
+        let write = |what: &str, member: &str| server.cli(&["ZADD", &key(what), score, member]);
+        // Of a holder that has ended, a waiter, and marks.
+        write("holds", &acquire(&server, &["--ttl", "1s"], &name));
+        let patient = support::waiter(&server, &["--ttl", "1s"], &name, "; read _ || :");
+        write("queue", &server.waiters_token(&name));
+        let marks = "for i = 1, 1000 do redis.call('ZADD', KEYS[1], ARGV[1], i) end";
+        server.cli(&["EVAL", marks, "1", &key("tombstones"), score]);
+        let mut patient = patient.prints_first("ENTERED");
+        // Of a holder that renews.
+        let holds = key("holds");
+        let token = server.cli(&["ZRANGE", &holds, "0", "0"]);
+        write("holds", &token);
+        patient.say("");
+        // A score in the past ends the lease.
+        assert!([0, 76].contains(&patient.finish().code()), "{score}");
+        let marks = server.cli_number(&["ZCOUNT", &key("tombstones"), "1e12", "1e14"]);
+        assert!(marks > 0, "{score}: {marks}");
+        // Until the guard, which has its own expiry.
+        server.run(&format!("exec -w 9 {name} true")).exits(0);
+        server.run(&format!("inspect {name}")).exits(1);
+    }
+}

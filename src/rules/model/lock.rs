@@ -16,6 +16,9 @@ pub const DAY: u64 = 24 * 3_600 * 1_000;
 /// The longest lease, a week, in milliseconds.
 pub const LONGEST_TTL: u64 = 7 * DAY;
 
+/// No lease and no mark lasts as long, in milliseconds.
+pub const LONGEST: u64 = 2 * LONGEST_TTL;
+
 /// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
 /// in the year 37,648.
 pub const TOO_FAR: u64 = 1 << 50;

@@ -1,6 +1,6 @@
 //! Reconciliation: brings the lock up to date before anything is decided.
 
-use super::lock::{Hold, RevokedUpTo};
+use super::lock::{Hold, LONGEST, RevokedUpTo};
 use super::transaction::Transaction;
 use crate::rules::Ending;
 
@@ -31,6 +31,11 @@ impl Transaction<'_> {
     }
 
     pub fn reconcile(&mut self) {
+        // A lease whose deadline another client has overwritten ends one TTL from now.
+        let latest = self.now + LONGEST;
+        for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= latest) {
+            hold.deadline = self.now + hold.ttl;
+        }
         if self.deleted {
             self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
             self.set_guard_to_latest();

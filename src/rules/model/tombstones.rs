@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::history::HISTORY_LENGTH;
-use super::lock::Tombstone;
+use super::lock::{LONGEST, Tombstone};
 use super::transaction::Transaction;
 use crate::rules::{Answer, ClientInfo, Ending, HoldState, Operator, Reason};
 
@@ -18,7 +18,11 @@ impl Transaction<'_> {
         let tombstones = &mut self.lock.tombstones;
         // The marks that expire first make room. Removing them first keeps the new one.
         let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
-        tombstones.drain(..surplus);
+        if surplus > 0 {
+            tombstones.drain(..surplus);
+            // Marks that another client wrote, and that would never make room.
+            tombstones.retain(|tombstone| tombstone.until < self.now + LONGEST);
+        }
         tombstones.retain(|tombstone| tombstone.token != token);
         tombstones.push(Tombstone {
             token: token.to_owned(),

@@ -66,6 +66,13 @@ fn marks_make_room_for_a_new_one() {
         both.server.release(&both.key, &both.tokens.present(0), Outcome::Lost).unwrap();
         let marks: Vec<String> = reply(&["ZRANGE", &key, "1", "-1"]);
         assert_eq!((marks.len(), &marks[0][..]), (999, "mark-0001"));
+        // Those of another tool that last too long make room too.
+        for number in 1..1_000 {
+            both.send(&["ZADD", &key, "9000000000000000", &format!("mark-{number:04}")]);
+        }
+        both.server.release(&both.key, &both.tokens.present(1), Outcome::Lost).unwrap();
+        let marks: Vec<String> = reply(&["ZRANGE", &key, "0", "-1"]);
+        assert!(marks.iter().all(|mark| !mark.starts_with("mark")), "{marks:?}");
     });
 }
 

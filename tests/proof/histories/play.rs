@@ -310,6 +310,14 @@ impl<'a, S: Server> Both<'a, S> {
                     }
                 }
             }
+            Step::Overwrite(client, deadline) => {
+                let token = self.tokens.present(*client);
+                let hold =
+                    self.model.holds.iter_mut().find(|hold| hold.token == token.as_str()).unwrap();
+                hold.deadline = *deadline;
+                let deadline = deadline.to_string();
+                self.send(&["ZADD", &key.side("holds"), &deadline, token.as_str()]);
+            }
             Step::Forget => {
                 self.send(&["FLUSHALL"]);
                 self.model = Lock::default();

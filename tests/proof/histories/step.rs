@@ -46,6 +46,8 @@ pub(super) enum Step {
     /// This side key is lost, as if it had been evicted; the state together with the guard and the
     /// queue, and the next request is granted.
     Lose(&'static str),
+    /// Another tool overwrites the end of a client's hold.
+    Overwrite(u8, u64),
     /// The server loses all its data.
     Forget,
 }
@@ -65,7 +67,7 @@ impl Step {
     /// Whether a client calls the server, and nothing else happens.
     pub(super) fn is_call(&self) -> bool {
         use Step::*;
-        !matches!(self, Write(_) | Delete | Forget | Lose(_) | Pass(_) | PassTo(..))
+        !matches!(self, Write(_) | Delete | Overwrite(..) | Forget | Lose(_) | Pass(_) | PassTo(..))
     }
 }
 

@@ -185,6 +185,16 @@ a removal is remembered for as long as a release
     pass 1
     b waits = Queued 1
 
+a lease whose end another tool has overwritten ends one TTL later
+    a waits shared = Granted
+    b waits shared = Granted
+    overwrite a 9000000000000000
+    overwrite b 9000000000000000
+    c waits shared = Granted
+    left = 30s
+    pass 30001
+    d waits = Granted
+
 a hold that is cooling can be removed
     a waits at-least:20000
     a releases = Cooling a
@@ -445,6 +455,7 @@ fn steps(words: &[&'static str]) -> Vec<Step> {
         ["late", ref rest @ ..] => return steps(rest).into_iter().map(late).collect(),
         ["forget"] => Step::Forget,
         ["lose", side_key] => Step::Lose(side_key),
+        ["overwrite", client, until] => Step::Overwrite(client.as_bytes()[0] - b'a', number(until)),
         ["set", field, value] => Step::Set(field, value),
         ["pass", time] => Step::Pass(number(time)),
         ["write"] => Step::Write(None),
