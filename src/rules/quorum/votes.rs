@@ -1,6 +1,6 @@
 //! What each member of a quorum answered to one request.
 
-use super::majority::majority;
+use super::majority::{blocking, majority};
 use crate::rules::{Delivery, Failure, UserMessage};
 
 /// The answers of all members to one request.
@@ -48,7 +48,7 @@ impl<T> Votes<T> {
 
     /// Whether so many answers satisfy `is` that the other members are not a majority.
     pub fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
-        self.count(is) > self.servers() - self.majority()
+        self.count(is) >= blocking(self.servers())
     }
 
     /// What may have happened to the request on the members that did not answer it.
