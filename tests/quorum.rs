@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::acl::{rule, set_up};
 use crate::support::quorum::{at, at_urls, far, having, servers, without};
-use crate::support::{Client, Finished, LongerWait, Running, Server, until};
+use crate::support::{Client, Finished, LongerWait, Running, Server, binary, run, until};
 
 /// Waits for four renewals, which are a third of a lease apart. The holder needs -v.
 fn renew_for_a_lease(holder: &mut Running) {
@@ -190,6 +190,24 @@ fn a_server_that_refuses_a_waiter_is_asked_no_more_often_than_others() {
     servers[2].cli(&["ACL", "SETUSER", "default", "-blpop"]);
     waits(&at(&servers));
     first.finish().exits(0);
+}
+
+#[test]
+fn a_refused_password_is_reported_once_and_a_nested_request_that_servers_are_too_young_for() {
+    let servers = servers(3);
+    let all = at(&servers).with("RLOCK_TTL", "2s");
+    for (mode, nested) in [("", "--reentrant"), ("--shared", "--shared --reentrant")] {
+        let mut exec = all.rlock(&format!("exec {mode} L"));
+        let nested = format!("$rlock exec -n {nested} --ttl 1h L true; echo $?");
+        exec.args(["sh", "-c", &nested]).env("rlock", binary());
+        run(&mut exec).prints("69").says("3 of 3 servers cannot vote yet");
+    }
+    for server in &servers {
+        server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    }
+    let told = all.with("RLOCK_PASSWORD", "wrong").run("exec -n L true").exits(78).err();
+    assert_eq!((told.lines().count(), told.matches("rejected").count()), (1, 3), "{told}");
+    assert!(told.ends_with("; correct the credentials"), "{told}");
 }
 
 #[test]

@@ -154,9 +154,11 @@ impl Acquisition {
         self.phase = Phase::Pausing { until: now + pause };
     }
 
-    /// Whether any member names a holder.
+    /// Whether any member names a holder that keeps the request out: one that nominates it shows
+    /// holders that it may join.
     fn is_named(&self) -> bool {
-        self.members.iter().filter_map(MemberState::view).any(|view| view.state != State::Free)
+        let others = self.members.iter().filter(|state| state.nominated().is_none());
+        others.filter_map(MemberState::view).any(|view| view.state != State::Free)
     }
 
     /// Whether another request has the lock, or will get it first. A holder counts only if enough
