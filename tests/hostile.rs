@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::errors::{fails, reports_in_one_harmless_line};
 use crate::support::server::free_port;
-use crate::support::{Running, at, binary};
+use crate::support::{Client, Finished, LongerWait, Running, at, binary};
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its address.
@@ -50,6 +50,25 @@ fn a_server_that_hangs_up_or_never_answers_causes_69() {
         let exec = "exec --ttl 1m --io-timeout 200ms L true";
         fails(&mut at(&url, exec), 69, &["did not answer within 200ms"]);
         assert!(start.elapsed() >= Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_server_that_never_decides_is_asked_for_no_longer_than_five_timeouts() {
+    let again = || {
+        serve(|mut client| {
+            while client.read(&mut [0; 64 * 1024]).is_ok_and(|request| request > 0) {
+                // It takes its time, but not too much.
+                std::thread::sleep(Duration::from_millis(30));
+                let _ = client.write_all(b"*2\r\n$5\r\nagain\r\n$2\r\n0 \r\n");
+            }
+        })
+    };
+    for line in ["exec -n L true", "acquire -w 300ms L", "release --force --id 5f0c21aa L"] {
+        let mut longer = LongerWait::of("25s");
+        let client = Client::of(format!("redis://{}", again())).with("RLOCK_IO_TIMEOUT", "200ms");
+        client.run(line).exits(69).says("no decision within 1s");
+        longer.is_not_over();
     }
 }
 

@@ -25,7 +25,7 @@ use folder::Folder;
 use mailbox::Mailbox;
 
 use super::blocking::{answered, pause_of_a_head};
-use super::{Interrupt, Store, decided};
+use super::{Interrupt, PATIENCE, Store, decided};
 use crate::report::Diagnostic;
 use crate::rules::model::{Lock, Mail};
 use crate::rules::{
@@ -137,7 +137,7 @@ impl Store for Local {
         // If the name of the directory is a mistake, other processes use another one, and nothing
         // else would show it.
         let is_new = self.directory.is_chosen_but_missing();
-        let answer = decided(|attempt| {
+        let answer = decided(PATIENCE * self.io_timeout, |attempt| {
             self.change(
                 &request.key,
                 Purpose::Create,

@@ -24,7 +24,7 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 /// One server. It is connected to on first use.
 pub struct Node {
     pub(super) address: Address,
-    io_timeout: Duration,
+    pub(in crate::store) io_timeout: Duration,
     tls: Option<Tls>,
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,

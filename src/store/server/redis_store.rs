@@ -17,12 +17,8 @@ use crate::rules::{
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Endpoint, Value};
-use crate::store::{Interrupt, Store, attempt_number, decided, undecided};
+use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, undecided};
 use crate::system::wakeup::Wakeup;
-
-/// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
-/// damaged lock, needs more.
-const MAX_REVOKE_CALLS: usize = 10_000;
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -43,6 +39,11 @@ impl<T: Topology> RedisStore<T> {
 
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
         Call::new(script, key, token, self.database)
+    }
+
+    /// How long a request that needs several calls may take.
+    pub(in crate::store) fn patience(&mut self) -> Duration {
+        PATIENCE * self.topology.last().0.io_timeout
     }
 
     /// Runs a script and parses its reply.
@@ -126,7 +127,9 @@ impl<T: Topology> RedisStore<T> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let up_to = up_to.unwrap_or(Fence(0));
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
-        for _ in 0..MAX_REVOKE_CALLS {
+        let timeout = self.patience();
+        let until = Instant::now() + timeout;
+        loop {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
             let call = call.with(&from).with(up_to);
             let reply = self.run(&call, reply::revoked, None)?;
@@ -134,13 +137,12 @@ impl<T: Topology> RedisStore<T> {
             is_repeated |= reply.repeated;
             first = first.or(before);
             match (again, first) {
+                (Some(_), _) if Instant::now() >= until => return Err(undecided(timeout)),
                 (Some(next), seen) => (from, first) = (next.to_string(), seen),
                 (None, Some(view)) => return Ok((view.up_to(up_to), is_repeated)),
                 (None, None) => return Err(self.topology.last().0.unexpected_reply()),
             }
         }
-        let what = format!("not all holds revoked after {MAX_REVOKE_CALLS} calls");
-        Err(Failure::unavailable(what, "try again shortly"))
     }
 
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
@@ -244,7 +246,7 @@ impl<T: Topology> Store for RedisStore<T> {
         seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
-        decided(|attempt| self.ask(request, attempt, seen, interrupt))
+        decided(self.patience(), |attempt| self.ask(request, attempt, seen, interrupt))
     }
 
     fn sleep(
@@ -330,16 +332,18 @@ impl<T: Topology> Store for RedisStore<T> {
     ) -> Result<Removal, Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
-        for _ in 0..MAX_REVOKE_CALLS {
+        let timeout = self.patience();
+        let until = Instant::now() + timeout;
+        loop {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
             let reply = self.run(&call.with(&from), reply::removal, None)?;
             match reply.value {
                 Ok(removal) if reply.repeated => return Ok(removal.after_a_lost_reply()),
                 Ok(removal) => return Ok(removal),
+                Err(_) if Instant::now() >= until => return Err(undecided(timeout)),
                 Err(next) => from = next,
             }
         }
-        Err(undecided())
     }
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
