@@ -320,9 +320,9 @@ pub struct Acquire {
 pub struct Renew {
     #[command(flatten)]
     pub common: Common,
-    /// Let the lease expire DURATION from now [env: RLOCK_TTL]
+    /// Let the lease expire DURATION from now
     ///
-    /// Without --ttl, the lease keeps its previous TTL.
+    /// Without --ttl, the lease keeps its length, whatever RLOCK_TTL says.
     #[arg(short, long, value_name = "DURATION")]
     pub ttl: Option<Ttl>,
     #[command(flatten)]

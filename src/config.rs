@@ -49,7 +49,7 @@ impl Terms {
             (None, true) => Mode::Shared,
             (None, false) => Mode::Exclusive,
         };
-        let ttl = ttl(options.ttl)?.unwrap_or(Ttl::DEFAULT);
+        let ttl = setting(options.ttl, "RLOCK_TTL", str::parse)?.unwrap_or(Ttl::DEFAULT);
         options.owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
         let min_replicas =
             setting(options.min_replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0);
@@ -57,11 +57,6 @@ impl Terms {
         options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
         Ok(Self { server, mode, ttl, wait_limit, start_limit: wait_limit, options })
     }
-}
-
-/// Returns the lease length that the user chose, if any.
-pub(crate) fn ttl(option: Option<Ttl>) -> Result<Option<Ttl>, Error> {
-    setting(option, "RLOCK_TTL", str::parse)
 }
 
 /// Returns the token of the hold to renew or release.

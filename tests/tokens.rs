@@ -69,7 +69,18 @@ fn a_renewal_inside_exec_never_shortens_its_lease() {
     let server = Server::start();
     let script = "$rlock renew --ttl 2s $RLOCK_NAME && $rlock inspect --json $RLOCK_NAME";
     let lock = server.exec_script("--ttl 60s L", script).exits(0).json();
-    assert!(lock[0]["ttl_ms"].as_u64().unwrap() > 30_000, "{lock}");
+    assert!(lock["locks"][0]["ttl_ms"].as_u64().unwrap() > 30_000, "{lock}");
+}
+
+#[test]
+fn a_renewal_without_a_length_keeps_it_whatever_the_environment_says() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "10m"], "L");
+    for ttl in ["30s", "soon"] {
+        let mut renew = server.rlock(["renew", "--json", "L", &token]);
+        let left = run(renew.env("RLOCK_TTL", ttl)).exits(0).json()["ttl_ms"].as_u64();
+        assert!(left > Some(590_000), "{left:?}");
+    }
 }
 
 #[test]
