@@ -51,6 +51,30 @@ fn a_holder_that_loses_its_lock_prints_the_reason() {
 }
 
 #[test]
+fn the_last_line_of_a_run_that_lost_its_lock_is_its_result() {
+    let server = Server::start();
+    // The command ends before its lease, and the server answers neither a renewal nor the release.
+    for (options, told) in [
+        ("", "the lock was lost, and the command was stopped"),
+        ("--on-lost continue", "the lock was lost, and the command ended without it"),
+    ] {
+        let options = format!("{options} --ttl 3s");
+        let options: Vec<&str> = options.split_whitespace().collect();
+        let mut first = holder(&server, &options, "L");
+        server.signal("STOP");
+        first.told(if options.len() > 2 {
+            "letting the command finish"
+        } else {
+            "stopping the command"
+        });
+        let output = first.finish().exits(76);
+        assert_eq!(output.err().lines().last(), Some(&*format!("rlock: L: {told}")), "{output:?}");
+        server.signal("CONT");
+        until("it is free", || server.is_free("L"));
+    }
+}
+
+#[test]
 fn rejecting_an_expired_or_released_token_states_the_reason() {
     let server = Server::start();
     let expired = acquire(&server, &["--ttl", "2s"], "L");
