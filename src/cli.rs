@@ -132,6 +132,9 @@ pub enum Command {
     /// fencing token, a number that grows with each grant. A resource that remembers the largest
     /// one can reject a holder that has lost the lock.
     ///
+    /// While it waits, rlock shows its position and the holder: on one line at a terminal, in a log
+    /// at least every 5 minutes, and after a change, for that at most once a minute.
+    ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
         override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",

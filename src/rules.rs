@@ -13,6 +13,7 @@ pub mod loss;
 pub mod model;
 pub mod policy;
 pub mod quorum;
+pub mod reminders;
 pub mod renewals;
 pub mod request;
 pub mod retries;
@@ -34,6 +35,7 @@ pub use lock::{
 };
 pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};
+pub use reminders::Reminders;
 pub use request::{
     Answer, Asked, Held, Listed, Listing, Nomination, Proposal, QuorumOp, Release, Removal,
     Renewal, Repeatable, Request, Revocation, Seen, Ticket, Verdict,
