@@ -449,7 +449,11 @@ fn a_lock_on_too_few_replicas_exits_with_69_unless_a_wait_outlasts_it_and_is_rel
     let last = "rlock: L: enough replicas confirm the lock again after ";
     assert!(told.starts_with(last) && told.lines().count() == 1, "{told}");
     let two = ["acquire", "--min-replicas", "2", "--json", "L"];
-    fails(&mut master.rlock(two), 69, &["1 of 2 replicas", "confirmed the lock"]);
+    fails(
+        &mut master.rlock(two),
+        69,
+        &["1 of 2 replicas", "confirmed the lock", "(3 replicas survive a failover)"],
+    );
     assert!(!master.has("L"));
     // A lease is not renewed if replicas do not confirm it.
     let first = holder(&master, &["--min-replicas", "1", "--ttl", "3s"], "L");

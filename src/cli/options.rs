@@ -221,6 +221,9 @@ pub struct Terms {
     #[arg(long, value_name = "OWNER", hide_short_help = true, help_heading = "Sharing")]
     pub(crate) owner: Option<Owner>,
     /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
+    ///
+    /// Run N + 1 replicas: a failover turns one of them into the master, and with fewer than N left,
+    /// no lock is granted or renewed.
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas, help_heading = "Lease")]
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]

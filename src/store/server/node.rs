@@ -303,7 +303,10 @@ impl Node {
                 "{replicas} of {wanted} replicas of {} confirmed the lock in time",
                 self.address
             ));
-            Failure::Unconfirmed(fault.with_remedy("check INFO replication there"))
+            let enough = u64::from(wanted) + 1;
+            let remedy =
+                format!("check INFO replication there ({enough} replicas survive a failover)");
+            Failure::Unconfirmed(fault.with_remedy(remedy))
         })
     }
 }
