@@ -237,7 +237,7 @@ Examples:
   rlock inspect -W 'deploy:*'
 
   # Print the names of all locks with waiters
-  rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'
+  rlock inspect --json | jq -r '.locks[] | select(.waiters != []) | .name'
 
   # List locks that have been held for more than an hour, the oldest first
   rlock inspect --older-than 1h --sort age

@@ -23,7 +23,7 @@ use crate::report::{Report, Verbosity};
 use crate::rules::{Name, Subject, UserMessage};
 use crate::store::Store;
 use crate::system::inherited::Inherited;
-use output::Output;
+use output::{Document, Output};
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
 pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited) -> Exit {
@@ -82,11 +82,11 @@ impl Invocation {
             }
             Command::Renew(Renew { common, hold, .. })
             | Command::Release(Release { common, hold, .. }) => {
-                (common, Some(&hold.name), Output::of(hold.json), None)
+                (common, Some(&hold.name), Output::of(hold.json, false), None)
             }
             Command::Inspect(it) => {
                 let name = it.subject.as_ref().and_then(Subject::name);
-                (&it.common, name, Output::of(it.json), None)
+                (&it.common, name, Output::of(it.json, true), None)
             }
         };
         let busy = terms.and_then(|terms| terms.conflict_exit_code);
@@ -109,11 +109,14 @@ impl Invocation {
             Exit::Status(exit::BUSY) => Exit::Status(self.busy),
             exit => exit,
         };
+        let failed = output::failure(self.name.as_ref(), &error, exit);
         // A failure to write is ignored: the error is already on stderr, and its status matters
         // more.
         let _ = match self.output {
             Output::Human => Ok(()),
-            Output::Json => output::failure(self.name.as_ref(), &error, exit),
+            Output::Json { lists } => {
+                output::document(&Document { locks: lists.then(Vec::new), ..failed })
+            }
             // All that `eval "$(…)" || exit` sees.
             Output::Shell => output::text(&format!("(exit {})\n", exit.shown())),
         };

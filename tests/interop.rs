@@ -72,7 +72,7 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
         // The key may also be the name, without a prefix.
         for (prefix, name) in [(&*format!("--prefix {prefix}"), "L"), ("--prefix=", &*key)] {
             server.run(&format!("exec -n {prefix} {name} true")).exits(75).says("another tool");
-            let locks = server.json(&format!("inspect --json {prefix} {name}"));
+            let locks = server.json(&format!("inspect --json {prefix} {name}"))["locks"].clone();
             assert_eq!((&locks[0]["name"], &locks[0]["key"]), (&name.into(), &(&*key).into()));
             assert_eq!(locks[0]["state"], "foreign");
         }

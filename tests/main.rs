@@ -15,6 +15,7 @@ mod frozen;
 mod hostile;
 mod inspect;
 mod interop;
+mod json;
 mod lease;
 mod local;
 mod local_clocks;

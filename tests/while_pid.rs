@@ -35,7 +35,7 @@ fn keeper_of(script: u32) -> Option<String> {
 
 /// Starts a command that acquires L for a keeper, and lets the wire hold back what the keeper asks.
 #[track_caller]
-fn held_back(server: &Server, command: &mut Command) -> (Running, Proxy) {
+pub(crate) fn held_back(server: &Server, command: &mut Command) -> (Running, Proxy) {
     let wire = Proxy::to(server.port(), Duration::ZERO);
     let mut flights = 0;
     // The server does not know the script of the first request.

@@ -60,7 +60,7 @@ pub(super) fn run(
     let printed = match (stopped, output) {
         (Some(stopped), _) => Err(stopped),
         (None, Output::Human) => output::text(&format!("{}\n", token.as_str())),
-        (None, Output::Json) => output::document(&Document {
+        (None, Output::Json { .. }) => output::document(&Document {
             token: Some(token.as_str()),
             fence: Some(grant.acquired.fence),
             ttl_ms: Some(grant.request.ttl.as_millis()),

@@ -9,6 +9,7 @@ use anyhow::Context;
 use ctrl_c::CtrlC;
 use screen::Screen;
 
+use super::output::Document;
 use super::{identity, open, output};
 use crate::cli::Inspect;
 use crate::config::{ReadOnce, Server};
@@ -64,8 +65,8 @@ struct Found {
     locks: Vec<Inspected>,
     /// Warnings about the servers, for a page.
     hazards: Vec<String>,
-    /// Whether some of the locks that were found could not be read.
-    damaged: bool,
+    /// Why some locks are missing, if any.
+    missing: Option<Error>,
     /// Whether all servers listed their locks.
     complete: bool,
 }
@@ -86,14 +87,18 @@ impl Inspection<'_> {
         if found.is_empty() && self.is_for_people() && !self.selection.attention {
             self.report.note(self.nothing());
         }
+        Ok(self.exit(&found))
+    }
+
+    fn exit(&self, found: &Found) -> Exit {
         let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
-        Ok(Exit::Status(match self.selection.attention {
+        Exit::Status(match self.selection.attention {
             _ if !found.complete => exit::UNREACHABLE,
             true if found.is_empty() => exit::OK,
             true => exit::ATTENTION,
             false if free && self.one.is_some() => exit::FREE,
             false => exit::OK,
-        }))
+        })
     }
 
     /// Redraws until rlock is stopped. A server that does not answer may recover.
@@ -114,7 +119,9 @@ impl Inspection<'_> {
                 Err(error) if first && !error.is_transient() => return Err(error),
                 Err(error) if self.options.json => {
                     self.report.warn(&error);
-                    Shown::default()
+                    let failed = output::failure(self.one, &error, error.exit());
+                    let failed = Document { locks: Some(Vec::new()), ..failed };
+                    Shown { body: output::json(&failed)?, foot: String::new() }
                 }
                 Err(error) => self.outdated(last.as_ref(), &error, screen)?,
             };
@@ -178,15 +185,17 @@ impl Inspection<'_> {
                 Err(failure) => unreadable.push((format!("{name}: "), failure)),
             }
         }
-        let damaged = !unreadable.is_empty();
         unreadable.extend(listing.failures.into_iter().map(|failure| (String::new(), failure)));
         if locks.is_empty() && !unreadable.is_empty() {
             return Err(unreadable.swap_remove(0).1.into());
         }
-        for (prefix, failure) in unreadable {
+        for (prefix, failure) in &unreadable {
             self.report.warn(format_args!("{prefix}{failure}"));
         }
-        Ok(Found { locks: self.selection.of(locks), hazards: Vec::new(), damaged, complete })
+        let missing = unreadable.into_iter().next();
+        let missing = missing.map(|(prefix, it)| it.reworded(|what| format!("{prefix}{what}")));
+        let (missing, hazards) = (missing.map(Error::from), Vec::new());
+        Ok(Found { locks: self.selection.of(locks), hazards, missing, complete })
     }
 
     /// What to draw. Without locks, it says so.
@@ -204,8 +213,11 @@ impl Inspection<'_> {
         let (body, foot) = match &locks[..] {
             _ if self.options.json => {
                 let history = if one { usize::MAX } else { usize::from(self.options.all) };
-                let documents = json::documents(&self.server.prefix, locks, history);
-                (output::json(&documents)?, String::new())
+                let locks = Some(json::documents(&self.server.prefix, locks, history));
+                let missing = found.missing.as_ref();
+                let begin = missing.map(|error| output::failure(self.one, error, self.exit(found)));
+                let document = Document { locks, ..begin.unwrap_or_default() };
+                (output::json(&document)?, String::new())
             }
             _ if self.options.names => {
                 let is_held = |lock: &&Inspected| lock.view.state != State::Free;
@@ -247,6 +259,6 @@ impl Inspection<'_> {
 impl Found {
     /// Whether there is nothing to show, nor to warn about.
     fn is_empty(&self) -> bool {
-        self.locks.is_empty() && self.complete && !self.damaged
+        self.locks.is_empty() && self.missing.is_none()
     }
 }

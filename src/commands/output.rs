@@ -12,7 +12,7 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::cli;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inspect::json::{HolderDocument, WaiterDocument};
+use crate::inspect::json::{Format, HolderDocument, LockDocument, WaiterDocument};
 use crate::rules::{ClientInfo, Fence, Name, Operator, Slot};
 use crate::text::{Line, is_unsafe};
 
@@ -20,19 +20,22 @@ use crate::text::{Line, is_unsafe};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     Human,
-    Json,
+    /// With `lists`, every document lists locks: none after a failure.
+    Json {
+        lists: bool,
+    },
     /// A shell, which evaluates it.
     Shell,
 }
 
 impl Output {
     /// For a command with `--json` as its only choice.
-    pub(super) fn of(json: bool) -> Self {
-        if json { Self::Json } else { Self::Human }
+    pub(super) fn of(json: bool, lists: bool) -> Self {
+        if json { Self::Json { lists } } else { Self::Human }
     }
 
     pub(super) fn of_acquire(options: &cli::Acquire) -> Self {
-        if options.shell { Self::Shell } else { Self::of(options.json) }
+        if options.shell { Self::Shell } else { Self::of(options.json, false) }
     }
 
     /// For a command line that could not be parsed: what its words ask for, as far as they are
@@ -42,18 +45,24 @@ impl Output {
         let has =
             |option: &str| words.iter().take_while(|word| *word != "--").any(|word| word == option);
         match subcommand.to_str() {
-            Some("acquire" | "renew" | "release" | "inspect") if has("--json") => Self::Json,
+            Some("acquire" | "renew" | "release") if has("--json") => Self::Json { lists: false },
+            Some("inspect") if has("--json") => Self::Json { lists: true },
             Some("acquire") if has("--shell") => Self::Shell,
             _ => Self::Human,
         }
     }
 }
 
-/// The JSON document of acquire, renew and release, and that of every failure.
+/// The JSON document of every subcommand, and of every failure.
 #[derive(Default, Serialize)]
 pub(super) struct Document<'a> {
+    pub(super) format: Format,
+    /// Empty if inspect has shown all that it was asked for.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) status: &'static str,
-    pub(super) name: Option<&'a str>,
+    /// The inner `None` means that the command line could not be parsed, or names no lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,19 +86,21 @@ pub(super) struct Document<'a> {
     pub(super) superseded_by: Option<&'a ClientInfo>,
     #[serde(flatten)]
     pub(super) operator: Option<&'a Operator>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) locks: Option<Vec<LockDocument<'a>>>,
 }
 
 impl<'a> Document<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        Self { status, name: Some(name.as_str()), ..Self::default() }
+        Self { status, name: Some(Some(name.as_str())), ..Self::default() }
     }
 }
 
-/// Prints the JSON document of a command that failed, including the exit status.
-pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
+/// The JSON document of a command that failed and exits so.
+pub(super) fn failure<'a>(name: Option<&'a Name>, error: &'a Error, exit: Exit) -> Document<'a> {
     let mut failed = Document {
         status: error.status(),
-        name: name.map(Name::as_str),
+        name: Some(name.map(Name::as_str)),
         exit: Some(exit.shown()),
         message: Some(Line::new(&error.to_string()).as_str().to_owned()),
         ..Document::default()
@@ -102,7 +113,7 @@ pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<
         Error::Removed(operator) => failed.operator = Some(operator),
         _ => {}
     }
-    document(&failed)
+    failed
 }
 
 /// Prints one JSON document, on one line.

@@ -69,7 +69,7 @@ impl Client {
     /// A lock as inspect shows it.
     #[track_caller]
     pub fn inspect(&self, name: &str) -> Value {
-        self.run(&format!("inspect --json {name}")).json()[0].clone()
+        self.run(&format!("inspect --json {name}")).json()["locks"][0].clone()
     }
 
     /// Starts a worker in this directory, which takes turns in the lock until there is a file `stop`.
