@@ -200,8 +200,8 @@ a configuration error, 64 for a usage error.")
     /// Release a held lock
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
-    /// revoked holders, and waits until they have released the lock. --id limits this to one
-    /// client.
+    /// revoked holders, and waits until the holds have ended. For each, it tells whether the holder
+    /// released the lock or its lease expired. --id limits this to one client.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

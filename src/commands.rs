@@ -6,6 +6,7 @@ mod grant;
 mod identity;
 mod inspect;
 mod keeper;
+mod names;
 mod output;
 mod parent;
 mod release;

@@ -41,7 +41,7 @@ pub(crate) fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Outpu
 }
 
 /// Command lines, and what rlock says about each of them.
-const MISTAKES: &[(&str, &str)] = &[
+pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("", "missing subcommand; use exec, acquire, renew, release or inspect"),
     ("frob", "unknown subcommand 'frob'; use exec, acquire, renew, release or inspect"),
     ("acquier L", "unknown subcommand 'acquier'; use acquire"),

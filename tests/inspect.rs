@@ -303,7 +303,7 @@ fn what_needs_attention_comes_first_says_why_and_fails_a_monitoring_check() {
     check("b")
         .exits(1)
         .shows(&format!("  warning  process {pid} not found on this host"))
-        .shows("rlock release --force --now b");
+        .shows("run rlock release --force --now --id ");
     for nothing in ["a", "A*"] {
         check(nothing).exits(0).prints("");
     }
@@ -375,8 +375,8 @@ fn a_list_without_locks_says_where_it_looked() {
     let place = place.strip_prefix("unix://").unwrap_or(&place);
     for (options, what, prefix) in [
         ("", "no lock is held", "rlock:"),
-        ("--prefix x: a*", "no lock that matches 'a*' is held", "x:"),
-        ("--older-than 90m", "no lock has been held for longer than 1h30m", "rlock:"),
+        ("--prefix x: a*", "no such lock", "x:"),
+        ("--older-than 90m", "no such lock", "rlock:"),
     ] {
         let output = server.run(&format!("inspect {options}")).exits(0).prints("");
         assert_eq!(output.err(), format!("rlock: {what} under prefix '{prefix}' on {place}"));
@@ -384,6 +384,34 @@ fn a_list_without_locks_says_where_it_looked() {
     for silent in ["-q", "--names", "--attention"] {
         let output = server.run(&format!("inspect {silent}")).exits(0).prints("");
         assert_eq!(output.err(), "", "{silent}");
+    }
+}
+
+#[test]
+fn a_name_that_was_never_used_is_not_taken_for_a_free_lock() {
+    let server = Server::start();
+    server.run("exec deploy:prod true").exits(0);
+    let unknown = "never used, or not in the past day";
+    for (line, status, told) in [
+        ("inspect deploy:prdo", 1, "rlock: deploy:prdo: UNKNOWN; nearest name: deploy:prod"),
+        ("inspect other", 1, "rlock: other: UNKNOWN"),
+        (
+            "inspect rlock:deploy:prod",
+            1,
+            "rlock: rlock:deploy:prod: UNKNOWN; nearest name: deploy:prod",
+        ),
+        (
+            "release --force depoy:prod",
+            0,
+            "rlock: depoy:prod: no hold to revoke: UNKNOWN; nearest name: deploy:prod",
+        ),
+        ("inspect deploy:prod", 1, ""),
+        ("inspect --json deploy:prdo", 1, ""),
+        ("inspect --attention deploy:prdo", 0, ""),
+        ("release --force deploy:prod", 0, "rlock: deploy:prod: no hold to revoke"),
+    ] {
+        let output = server.run(line).exits(status);
+        assert_eq!(output.err(), told.replace("UNKNOWN", unknown), "{line}");
     }
 }
 
@@ -499,20 +527,6 @@ fn a_generated_owner_is_truncated_and_cannot_be_used_to_reenter() {
 }
 
 #[test]
-fn a_suggested_command_is_safe_to_paste_and_about_the_inspected_lock() {
-    let server = Server::start();
-    for (prefix, name) in [("rlock:", "deploy;id>x"), ("a;b:", "it's")] {
-        holder(&server, &["--ttl", "60s", "--prefix", prefix], name).process.kill();
-        let inspect = || run(&mut server.rlock(["inspect", "--prefix", prefix, name]));
-        let page = inspect().exits(0).out();
-        let (_, suggested) = page.split_once("run rlock ").unwrap();
-        server.bash(&format!("$rlock {}", suggested.lines().next().unwrap())).exits(0);
-        inspect().exits(1);
-    }
-    assert!(!server.directory().join("x").exists());
-}
-
-#[test]
 fn a_holder_that_proc_hides_is_not_taken_for_dead() {
     let server = Server::start();
     let alive = holder(&server, &["--ttl", "60s"], "L");
@@ -524,6 +538,7 @@ fn a_holder_that_proc_hides_is_not_taken_for_dead() {
 }
 
 support::also_on_local! {
+    a_name_that_was_never_used_is_not_taken_for_a_free_lock,
     a_hold_tells_how_long_it_waited_for_its_grant,
     a_list_is_in_the_order_asked_for_and_only_under_the_prefix,
     a_list_without_locks_says_where_it_looked,

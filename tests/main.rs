@@ -38,6 +38,7 @@ mod sentinel;
 mod signals;
 mod slots;
 mod starts;
+mod suggested;
 mod terminal;
 mod terminal_table;
 mod tls;

@@ -12,6 +12,7 @@ use crate::rules::{
     BoundedDuration, Label, Name, OnLost, OnUnreachable, Order, Owner, Prefix, Timeout, Token, Ttl,
     UserMessage,
 };
+use crate::text::{masked, quoted};
 
 /// Parses a number of something, within a range.
 fn number<T: FromStr>(text: &str, what: &str, range: &str) -> Result<T, UserMessage> {
@@ -125,6 +126,29 @@ pub struct Common {
 }
 
 impl Common {
+    /// A command for the user to type, on a lock of the same server and prefix: with the options that
+    /// say where, unless they come from the environment. It never shows a password: instead of a URL
+    /// with one, it sets a placeholder, with which it touches no server.
+    pub(crate) fn typed(&self, words: &str, name: &Name) -> String {
+        let is_secret = self.url.iter().any(|url| masked(url) != *url);
+        let program = if is_secret { "RLOCK_URL=URL rlock" } else { "rlock" };
+        let urls = self.url.iter().filter(|_| !is_secret).map(|url| ("--url", url.clone()));
+        let prefix = self.prefix.iter().map(|prefix| ("--prefix", prefix.as_str().to_owned()));
+        let files = [
+            ("--password-file", &self.password_file),
+            ("--tls-ca", &self.tls_ca),
+            ("--tls-cert", &self.tls_cert),
+            ("--tls-key", &self.tls_key),
+        ];
+        let files = files.iter().filter_map(|(option, path)| Some((*option, path.as_ref()?)));
+        let files = files.map(|(option, path)| (option, path.display().to_string()));
+        // Each is one word, because a value may begin with a dash.
+        let word = |(option, value): (_, String)| format!(" {option}={}", quoted(&value));
+        let options: String = urls.chain(prefix).chain(files).map(word).collect();
+        let dashes = if name.as_str().starts_with('-') { " --" } else { "" };
+        format!("{program} {words}{options}{dashes} {}", quoted(name.as_str()))
+    }
+
     pub(crate) fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,

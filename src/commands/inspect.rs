@@ -10,7 +10,7 @@ use ctrl_c::CtrlC;
 use screen::Screen;
 
 use super::output::Document;
-use super::{identity, open, output};
+use super::{identity, names, open, output};
 use crate::cli::Inspect;
 use crate::config::{ReadOnce, Server};
 use crate::error::Error;
@@ -34,13 +34,14 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     }
     let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
     let older_than = options.older_than.map(BoundedDuration::get);
+    let typed = |words: &str, name: &Name| options.common.typed(words, name);
     let inspection = Inspection {
         store: open(&server, report)?,
         server: &server,
         options,
         one,
         selection: Selection { attention: options.attention, older_than, order: options.sort },
-        here: Here::new(identity::host(), &server.prefix, older_than.filter(|_| options.attention)),
+        here: Here::new(identity::host(), &typed, older_than.filter(|_| options.attention)),
         report,
     };
     match options.watch {
@@ -84,8 +85,15 @@ impl Inspection<'_> {
         let shown = self.show(&found, Screen::of_stdout().style())?;
         output::text(&(shown.body + &shown.foot))?;
         // A check that succeeds is silent.
-        if found.is_empty() && self.is_for_people() && !self.selection.attention {
-            self.report.note(self.nothing());
+        if self.is_for_people() && !self.selection.attention {
+            match (&found.locks[..], self.one) {
+                ([lock], Some(name)) if lock.view.is_unknown() => {
+                    let prefix = &self.server.prefix;
+                    self.report.note(names::unknown(&mut *self.store, prefix, name));
+                }
+                _ if found.is_empty() => self.report.note(self.nothing()),
+                _ => {}
+            }
         }
         Ok(self.exit(&found))
     }
@@ -237,22 +245,14 @@ impl Inspection<'_> {
     /// The message for an empty list: `no lock is held under prefix 'rlock:' on
     /// redis.example:6379`.
     fn nothing(&self) -> String {
-        let locks = match &self.options.subject {
-            Some(Subject::One(name)) => format!("no lock {name}"),
-            Some(Subject::Matching(pattern)) => format!("no lock that matches '{pattern}'"),
-            None => "no lock".into(),
-        };
-        let what = match (self.selection.attention, self.selection.older_than) {
-            (true, None) => "needs attention".into(),
-            (true, Some(limit)) => {
-                format!("needs attention or has been held for longer than {}", show(limit))
-            }
-            (false, Some(limit)) => format!("has been held for longer than {}", show(limit)),
-            (false, None) if self.options.all => "is remembered".into(),
-            (false, None) => "is held".into(),
+        let Inspect { subject, all, attention, older_than, .. } = self.options;
+        let what = match (subject, all, attention, older_than) {
+            (None, false, false, None) => "no lock is held",
+            (_, _, true, _) => "no lock needs attention",
+            _ => "no such lock",
         };
         let Server { prefix, location, .. } = self.server;
-        format!("{locks} {what} under prefix '{}' on {location}", prefix.as_str())
+        format!("{what} under prefix '{}' on {location}", prefix.as_str())
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) fn failure<'a>(name: Option<&'a Name>, error: &'a Error, exit: Exit) 
         ..Document::default()
     };
     match error {
-        Error::Busy { view, .. } | Error::UnknownId(_, view) | Error::AmbiguousId(_, view) => {
+        Error::Busy { view, .. } | Error::Id { view, .. } => {
             failed.holders = Some(HolderDocument::all(view));
         }
         Error::Superseded(newer) => failed.superseded_by = Some(&**newer),

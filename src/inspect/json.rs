@@ -53,6 +53,9 @@ pub(crate) struct HolderDocument<'a> {
     renewed_at: String,
     ttl_ms: u64,
     slot: Option<Slot>,
+    /// Of a hold that was revoked, if it was awaited: how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Ending>,
 }
 
 #[derive(Serialize)]
@@ -145,6 +148,7 @@ impl<'a> HolderDocument<'a> {
             renewed_at: rfc3339(holder.renewed),
             ttl_ms: millis(holder.deadline.since(now)),
             slot: holder.slot,
+            ended: None,
         }
     }
 }

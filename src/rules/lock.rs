@@ -29,6 +29,13 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The most similar of these names, if it differs by few characters.
+    pub fn nearest<'n>(&self, names: impl Iterator<Item = &'n Self>) -> Option<&'n Self> {
+        let distance = |name: &Self| strsim::osa_distance(&self.0, &name.0);
+        let (distance, nearest) = names.map(|name| (distance(name), name)).min_by_key(|it| it.0)?;
+        (3 * distance <= self.0.chars().count()).then_some(nearest)
+    }
 }
 
 impl fmt::Display for Name {
@@ -302,6 +309,17 @@ mod tests {
         for bad in ["}", "{}", "{}x{a}", "a}b"] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_nearest_name_differs_by_a_slip() {
+        let names = ["deploy:prod", "deploy:stage", "L"].map(|name| name.parse::<Name>().unwrap());
+        let nearest =
+            |name: &str| name.parse::<Name>().unwrap().nearest(names.iter()).map(Name::as_str);
+        for slip in ["deploy:prdo", "depoy:prod", "Deploy:prod", "deploy-prod"] {
+            assert_eq!(nearest(slip), Some("deploy:prod"));
+        }
+        assert_eq!((nearest("M"), nearest("backup"), nearest("deploy")), (None, None, None));
     }
 
     #[test]

@@ -201,6 +201,12 @@ pub(crate) const JSON: &[(Subcommands, &str, &str)] = &[
         "The holders that --force has revoked, as they were before: see holders in \
          rlock-inspect(1).",
     ),
+    (
+        &["release"],
+        "revoked[].ended",
+        "Without --now, how the hold ended: released; expired, without a word from the holder; or \
+         revoked, if --now freed it meanwhile.",
+    ),
     (&["release"], "removed", "The waiter that --id has removed: see waiters in rlock-inspect(1)."),
     (
         &["acquire", "renew", "release", "inspect"],

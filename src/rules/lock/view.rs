@@ -140,6 +140,12 @@ impl View {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
     }
 
+    /// Whether nothing is known of the lock: it was never used, or not for a day.
+    pub fn is_unknown(&self) -> bool {
+        self.state == State::Free
+            && (&self.fence, &self.skipped, self.history.len()) == (&None, &None, 0)
+    }
+
     /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
     /// held by another tool.
     pub fn age(&self) -> Option<Duration> {

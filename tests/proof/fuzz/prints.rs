@@ -66,7 +66,8 @@ fn client(client: &ClientInfo) {
 pub(super) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");
-    let here = Here::new("host".into(), &prefix, None);
+    let typed = |_: &str, _: &Name| String::new();
+    let here = Here::new("host".into(), &typed, None);
     let locks = [Inspected::new(name, view.clone(), &here)];
     for width in [None, Some(0), Some(80)] {
         let style = Style { width, color: false };
