@@ -186,5 +186,8 @@ complete -c rlock -n 'contains options (__rlock_expects inspect)' -l sort -x -a 
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l names -d 'Print only the names, one per line'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s W -l watch -a '10s 30s 1m 5m 1h' -d 'Refresh every DURATION, by default every second'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l servers -d 'Check that the servers can keep the promises; exit 1 if not'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -s t -l ttl -x -a '10s 30s 1m 5m 1h' -d 'Check for leases of this length, as --ttl of exec'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l min-replicas -x -d 'Check for N replicas, as --min-replicas of exec'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
 complete -c rlock -n 'contains NAME (__rlock_expects inspect)' -a '(__rlock_names)'

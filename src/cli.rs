@@ -132,6 +132,9 @@ pub enum Command {
     /// fencing token, a number that grows with each grant. A resource that remembers the largest
     /// one can reject a holder that has lost the lock.
     ///
+    /// While it waits, rlock shows its position and the holder: on one line at a terminal, in a log
+    /// at least every 5 minutes, and after a change, for that at most once a minute.
+    ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
         override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",
@@ -197,8 +200,8 @@ a configuration error, 64 for a usage error.")
     /// Release a held lock
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
-    /// revoked holders, and waits until they have released the lock. --id limits this to one
-    /// client.
+    /// revoked holders, and waits until the holds have ended. For each, it tells whether the holder
+    /// released the lock or its lease expired. --id limits this to one client.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -234,7 +237,7 @@ Examples:
   rlock inspect -W 'deploy:*'
 
   # Print the names of all locks with waiters
-  rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'
+  rlock inspect --json | jq -r '.locks[] | select(.waiters != []) | .name'
 
   # List locks that have been held for more than an hour, the oldest first
   rlock inspect --older-than 1h --sort age
@@ -320,9 +323,9 @@ pub struct Acquire {
 pub struct Renew {
     #[command(flatten)]
     pub common: Common,
-    /// Let the lease expire DURATION from now [env: RLOCK_TTL]
+    /// Let the lease expire DURATION from now
     ///
-    /// Without --ttl, the lease keeps its previous TTL.
+    /// Without --ttl, the lease keeps its length, whatever RLOCK_TTL says.
     #[arg(short, long, value_name = "DURATION")]
     pub ttl: Option<Ttl>,
     #[command(flatten)]

@@ -6,6 +6,7 @@ mod grant;
 mod identity;
 mod inspect;
 mod keeper;
+mod names;
 mod output;
 mod parent;
 mod release;
@@ -15,6 +16,8 @@ mod revoke;
 
 use std::ffi::OsString;
 
+use nix::sys::signal::{SigSet, Signal};
+
 use crate::cli::{Command, Release, Renew};
 use crate::config::Server;
 use crate::error::Error;
@@ -23,18 +26,23 @@ use crate::report::{Report, Verbosity};
 use crate::rules::{Name, Subject, UserMessage};
 use crate::store::Store;
 use crate::system::inherited::Inherited;
-use output::Output;
+use output::{Document, Output};
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
 pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited) -> Exit {
     let invocation = Invocation::of(&command);
     let report = &invocation.report;
+    if !matches!(command, Command::Inspect(_)) {
+        // Otherwise, after `stty tostop`, a terminal would suspend rlock in its background for a
+        // message, while it waits for a lock or holds one.
+        let _ = SigSet::from(Signal::SIGTTOU).thread_block();
+    }
     invocation.finish(match command {
         Command::Exec(options) => exec::run(options, inherited, report),
         Command::Acquire(options) => acquire::run(options, arguments, inherited, report),
         Command::Renew(options) => renew::run(options, report),
         Command::Release(options) => release::run(&options, report),
-        Command::Inspect(options) => inspect::run(&options, report),
+        Command::Inspect(options) => inspect::run(&options, inherited, report),
     })
 }
 
@@ -82,11 +90,11 @@ impl Invocation {
             }
             Command::Renew(Renew { common, hold, .. })
             | Command::Release(Release { common, hold, .. }) => {
-                (common, Some(&hold.name), Output::of(hold.json), None)
+                (common, Some(&hold.name), Output::of(hold.json, false), None)
             }
             Command::Inspect(it) => {
                 let name = it.subject.as_ref().and_then(Subject::name);
-                (&it.common, name, Output::of(it.json), None)
+                (&it.common, name, Output::of(it.json, true), None)
             }
         };
         let busy = terms.and_then(|terms| terms.conflict_exit_code);
@@ -109,13 +117,17 @@ impl Invocation {
             Exit::Status(exit::BUSY) => Exit::Status(self.busy),
             exit => exit,
         };
+        let failed = output::failure(self.name.as_ref(), &error, exit);
         // A failure to write is ignored: the error is already on stderr, and its status matters
         // more.
         let _ = match self.output {
             Output::Human => Ok(()),
-            Output::Json => output::failure(self.name.as_ref(), &error, exit),
+            Output::Json { lists } => {
+                let failed = Document { locks: lists.then(Vec::new), ..failed };
+                output::json(&failed).and_then(|text| output::last(&text))
+            }
             // All that `eval "$(…)" || exit` sees.
-            Output::Shell => output::text(&format!("(exit {})\n", exit.shown())),
+            Output::Shell => output::last(&format!("(exit {})\n", exit.shown())),
         };
         exit
     }

@@ -49,19 +49,19 @@ impl Terms {
             (None, true) => Mode::Shared,
             (None, false) => Mode::Exclusive,
         };
-        let ttl = ttl(options.ttl)?.unwrap_or(Ttl::DEFAULT);
+        let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
         options.owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
-        let min_replicas =
-            setting(options.min_replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0);
         let server = Server::resolve(common, Some(ttl), min_replicas, read_once)?;
         options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
         Ok(Self { server, mode, ttl, wait_limit, start_limit: wait_limit, options })
     }
 }
 
-/// Returns the lease length that the user chose, if any.
-pub(crate) fn ttl(option: Option<Ttl>) -> Result<Option<Ttl>, Error> {
-    setting(option, "RLOCK_TTL", str::parse)
+/// Returns the length of each lease, and how many replicas must confirm it.
+pub(crate) fn lease(ttl: Option<Ttl>, replicas: Option<u32>) -> Result<(Ttl, u32), Error> {
+    let ttl = setting(ttl, "RLOCK_TTL", str::parse)?.unwrap_or(Ttl::DEFAULT);
+    let replicas = setting(replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?;
+    Ok((ttl, replicas.unwrap_or(0)))
 }
 
 /// Returns the token of the hold to renew or release.

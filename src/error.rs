@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::exit::{self, Exit};
 use crate::report::plain;
-use crate::rules::{ClientInfo, Failure, Id, Mode, Operator, Reason, UserMessage, View, show};
+use crate::rules::{ClientInfo, Failure, Mode, Operator, Reason, UserMessage, View, show};
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
 #[derive(Debug)]
@@ -30,12 +30,10 @@ pub enum Error {
     Superseded(Box<ClientInfo>),
     /// An operator has removed this request from the queue.
     Removed(Operator),
-    /// No client has this ID.
-    UnknownId(Id, Box<View>),
-    /// Several clients have this ID.
-    AmbiguousId(Id, Box<View>),
+    /// Not exactly one client has the ID that the user gave.
+    Id { fault: UserMessage, view: Box<View> },
     /// Another tool holds the lock, and rlock cannot ask it to release the lock.
-    ForeignLock,
+    ForeignLock(UserMessage),
     /// The token does not hold the lock, and so cannot renew or keep it.
     NotHeld(Reason),
     /// The hold of a request was revoked before its reply arrived.
@@ -86,15 +84,14 @@ impl Error {
                 Failure::Misconfigured { .. } | Failure::NotHere(_) | Failure::TooLarge(_),
             ) => (exit::CONFIG, "config"),
             Self::Store(_) => (exit::UNREACHABLE, "unreachable"),
-            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock => {
+            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock(_) => {
                 (exit::BUSY, "busy")
             }
             Self::Superseded(_) => (exit::REMOVED, "superseded"),
             Self::Removed(_) | Self::Revoked(_) => (exit::REMOVED, "removed"),
-            Self::NotHeld(_)
-            | Self::NotReleased(_)
-            | Self::UnknownId(..)
-            | Self::AmbiguousId(..) => (exit::NOT_HELD, "not-held"),
+            Self::NotHeld(_) | Self::NotReleased(_) | Self::Id { .. } => {
+                (exit::NOT_HELD, "not-held")
+            }
             Self::Command { found: false, .. } => (exit::NOT_FOUND, "command"),
             Self::Command { found: true, .. } => (exit::NOT_EXECUTABLE, "command"),
             Self::Keeper { status, .. } => {
@@ -144,7 +141,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(fault) => fault.fmt(f),
+            Self::Usage(fault) | Self::Id { fault, .. } | Self::ForeignLock(fault) => fault.fmt(f),
             Self::Config(what) => f.write_str(what),
             Self::Store(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
@@ -172,22 +169,6 @@ impl fmt::Display for Error {
                 }
             }
             Self::Removed(operator) => write!(f, "removed from the queue{operator}"),
-            Self::UnknownId(id, view) => {
-                write!(
-                    f,
-                    "no holder or waiter has the id '{id}' (the lock is {view}); check the id"
-                )?;
-                f.write_str(" with rlock inspect")
-            }
-            Self::AmbiguousId(id, _) => write!(
-                f,
-                "several clients have the id '{id}', so none was revoked; revoke all holds with \
-                 --force, or wait until one of the clients is gone",
-            ),
-            Self::ForeignLock => f.write_str(
-                "held by another tool, which cannot be asked to release it; use --force --now to \
-                 delete its key",
-            ),
             Self::NotHeld(why) | Self::NotReleased(why) if !why.is_recorded() => {
                 match why.is_known() {
                     true => write!(f, "this token's hold {why}, or it never held this lock")?,

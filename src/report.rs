@@ -3,17 +3,22 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::libc;
 
 use crate::rules::Instant;
-use crate::system::poll::{Want, is_ready};
+use crate::system::poll::{Want, is_ready, ready, write_ready};
+use crate::system::thread;
 use crate::text::{Line, at_most};
+
+/// How long to wait for a message to be written while a command may have to be stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,13 +48,16 @@ pub(crate) struct Report {
     started: Instant,
     /// Whether the terminal shows a status line, which a message must erase first.
     erases_line: Arc<AtomicBool>,
+    /// When a command must be stopped or killed. A stderr that blocks, such as a log on a network
+    /// file system, must not keep rlock from that.
+    pub(crate) due: Option<Instant>,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
         let erases_line = Arc::default();
-        Self { subject, verbosity, started: Instant::now(), erases_line }
+        Self { subject, verbosity, started: Instant::now(), erases_line, due: None }
     }
 
     /// The beginning of every line: the lock and a colon, or nothing.
@@ -102,8 +110,9 @@ impl Report {
     }
 
     /// Prints a problem on the stderr of another process.
-    pub(crate) fn warn_on(&self, stderr: &mut File, what: impl Display) {
-        write_line(stderr, "", &Line::new(&format!("{}{what}", self.subject)));
+    pub(crate) fn warn_on(&self, stderr: File, what: impl Display) {
+        let (stderr, line) = (Arc::new(stderr), format!("{}{what}", self.subject));
+        self.carry_out(move || write_line(&*stderr, "", &Line::new(&line)));
     }
 
     /// Writes a problem to the system log, as syslog(3) does.
@@ -120,23 +129,30 @@ impl Report {
 
     fn line(&self, what: &dyn Display) {
         let erase = if self.erases_line.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        write_line(&mut io::stderr(), erase, &Line::new(&format!("{}{what}", self.subject)));
+        let line = format!("{}{what}", self.subject);
+        self.carry_out(move || write_line(&io::stderr(), erase, &Line::new(&line)));
+    }
+
+    fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
+        let written = self.due.map(|due| (due, thread::call("report", write.clone())));
+        let Some((due, Ok(written))) = written else { return write() };
+        let _ = ready([(written.as_fd(), Want::Read)], Some(due.min(Instant::now() + PATIENCE)));
     }
 }
 
 /// Prints a problem that occurs before the subcommand is known.
 pub(crate) fn alert(what: impl Display) {
-    write_line(&mut io::stderr(), "", &Line::new(&what.to_string()));
+    write_line(&io::stderr(), "", &Line::new(&what.to_string()));
 }
 
 /// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
 /// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
 /// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
-fn write_line(stderr: &mut (impl Write + AsFd), erase: &str, what: &Line) {
+fn write_line(stderr: &impl AsFd, erase: &str, what: &Line) {
     let line = format!("rlock: {}", what.as_str());
     let line = format!("{erase}{}\n", at_most(4000, &line));
     if is_ready(stderr.as_fd(), Want::Write) {
-        let _ = stderr.write_all(line.as_bytes());
+        let _ = write_ready(stderr.as_fd(), line.as_bytes());
     }
 }
 

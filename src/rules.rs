@@ -13,9 +13,11 @@ pub mod loss;
 pub mod model;
 pub mod policy;
 pub mod quorum;
+pub mod reminders;
 pub mod renewals;
 pub mod request;
 pub mod retries;
+pub mod servers;
 pub mod supervisor;
 pub mod user_message;
 pub mod waiter;
@@ -34,6 +36,7 @@ pub use lock::{
 };
 pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};
+pub use reminders::Reminders;
 pub use request::{
     Answer, Asked, Held, Listed, Listing, Nomination, Proposal, QuorumOp, Release, Removal,
     Renewal, Repeatable, Request, Revocation, Seen, Ticket, Verdict,

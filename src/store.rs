@@ -10,6 +10,7 @@ pub mod location;
 mod open;
 pub(crate) mod quorum;
 pub mod server;
+pub mod survey;
 pub mod wire;
 
 use std::time::Duration;
@@ -21,12 +22,16 @@ use crate::rules::{
 };
 pub use crate::system::poll::Interrupt;
 
-/// How many attempts one request takes at most. Each cleans up 100 expired holds or waiters.
-const MOST_ATTEMPTS: usize = 1_000;
+/// How many I/O timeouts a request takes at most that needs several calls. Each call cleans up 100
+/// expired holds or waiters, or revokes 50 holds.
+const PATIENCE: u32 = 5;
 
-/// Repeats `ask` until it returns an answer.
-fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
-    match final_verdict(attempt_number(), ask)? {
+/// Repeats `ask` until it returns an answer, as `final_verdict` does.
+fn decided(
+    timeout: Duration,
+    ask: impl FnMut(u64) -> Result<Verdict, Failure>,
+) -> Result<Answer, Failure> {
+    match final_verdict(attempt_number(), timeout, ask)? {
         Verdict::Answer(answer) => Ok(answer),
         Verdict::FenceAhead { ahead, .. } => {
             let ahead = show(ahead);
@@ -34,7 +39,7 @@ fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, F
             Err(Failure::misconfigured(what, "check the clock (see man rlock)"))
         }
         // No request was a proposal, so only a hostile server gives such an answer.
-        _ => Err(undecided()),
+        _ => Err(undecided(timeout)),
     }
 }
 
@@ -45,24 +50,25 @@ fn attempt_number() -> u64 {
 }
 
 /// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number,
-/// from `first`.
+/// from `first`, and none begins after the timeout.
 fn final_verdict(
     first: u64,
+    timeout: Duration,
     mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,
 ) -> Result<Verdict, Failure> {
-    let mut attempt = first;
-    for _ in 0..MOST_ATTEMPTS {
+    let (mut attempt, until) = (first, Instant::now() + timeout);
+    loop {
         match ask(attempt)? {
-            Verdict::Again => attempt = attempt_number(),
+            Verdict::Again if Instant::now() < until => attempt = attempt_number(),
+            Verdict::Again => return Err(undecided(timeout)),
             verdict => return Ok(verdict),
         }
     }
-    Err(undecided())
 }
 
-/// Only a damaged lock or a hostile server gets here.
-fn undecided() -> Failure {
-    let what = format!("no decision after {MOST_ATTEMPTS} attempts");
+/// The calls so far have done a part of the work, unless the lock is damaged or the server is hostile.
+fn undecided(timeout: Duration) -> Failure {
+    let what = format!("no decision within {}", show(timeout));
     Failure::unavailable(what, "try again shortly")
 }
 
@@ -73,8 +79,9 @@ fn undecided() -> Failure {
 ///
 /// - Each call returns within the I/O timeout that the store was opened with, or when its interrupt
 ///   becomes readable. `sleep` may take `at_most` longer. A store may ask several servers in turn or
-///   page through long lists, and then the timeout bounds each step. On one host, it bounds the wait
-///   between two changes of other processes to the same lock.
+///   page through long lists, and then the timeout bounds each step. `PATIENCE` bounds them all if a
+///   request needs several calls. On one host, five times the timeout bounds the wait for other
+///   processes that change the same lock.
 /// - A lease counts by the store's clock from when the request arrives there. Its holder counts from
 ///   before it sent the request, so it stops earlier.
 /// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does
@@ -159,6 +166,12 @@ pub trait Store: Send {
         pattern: Option<&Pattern>,
         with_free: bool,
     ) -> Result<Listing, Failure>;
+
+    /// Fails if the last answer to `inspect` may be wrong because the clients use another directory,
+    /// or the master that this replica has lost. `list` checks this itself.
+    fn verify(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Warnings about server settings that can lose locks, one line each.
     fn hazards(&mut self) -> Vec<String> {

@@ -1,5 +1,8 @@
 //! Text that users read or paste: made safe to print, quoted for a shell, measured in columns.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
+
 mod columns;
 mod line;
 mod printable;
@@ -18,10 +21,43 @@ pub fn at_most(bytes: usize, text: &str) -> &str {
     &text[..ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)]
 }
 
-/// The number of columns that a message spends on a value.
-const LONGEST_VALUE: usize = 60;
+/// Whether a message may repeat a value that the user gave. A value in the wrong place can be a
+/// password or contain one, in any form, so only what looks like a mistyped word or number is
+/// repeated: letters with what joins words and paths, or digits with at most three letters.
+pub(crate) fn is_harmless(value: &str) -> bool {
+    let count = |is: fn(&u8) -> bool| value.bytes().filter(is).count();
+    let (letters, digits) = (count(u8::is_ascii_alphabetic), count(u8::is_ascii_digit));
+    let others = count(|byte| b"-_./+".contains(byte))
+        + if letters == 0 { count(|byte| b",:".contains(byte)) } else { 0 };
+    letters + digits + others == value.len()
+        && (digits == 0 && value.len() <= 24 || letters <= 3 && value.len() <= 12)
+}
 
-/// A value in a message: quoted, without credentials, and shortened if it is long.
+/// A value that the user gave, in a message.
 pub(crate) fn shown(value: &str) -> String {
-    format!("'{}'", cut_middle(&masked(&printable(value)), LONGEST_VALUE))
+    format!("'{}'", if is_harmless(value) { value } else { "***" })
+}
+
+/// A program in a message, and as others see it. A URL in its place may contain a password.
+pub(crate) fn shown_program(program: &OsStr) -> Cow<'_, str> {
+    let name = program.to_string_lossy();
+    if name.contains("://") { "***".into() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_mistyped_word_or_number_is_repeated() {
+        for value in
+            ["", "frob", "--wiat", "/run/redis.sock", "5M", "-1", "1m30s", "1:30", "4294967296"]
+        {
+            assert_eq!(shown(value), format!("'{value}'"));
+        }
+        let passphrase = "correct-horse-battery-staple";
+        for value in ["hunter2", "u:p", "a,b=c", "a b", "1234567890123", "é", "'", passphrase] {
+            assert_eq!(shown(value), "'***'", "{value}");
+        }
+    }
 }

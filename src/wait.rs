@@ -111,6 +111,9 @@ pub(crate) fn acquire(
             messages.print(note, now);
         }
         step = next;
+        if matches!(step, Step::Ask { .. } | Step::Sleep { .. } | Step::Rest { .. }) {
+            messages.remind(now);
+        }
     }
 }
 

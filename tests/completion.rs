@@ -1,6 +1,7 @@
 //! A real shell completes the command line of rlock, and no lock name can make it run a command.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -190,6 +191,11 @@ fn completed_names_are_quoted_for_the_shell() {
             }
         }
         assert_eq!(shell.completes("rlock inspect j"), "rlock inspect j", "{line}");
+        // Another program of this name does not run before the user says so.
+        let other = shell.directory.path().join("rlock");
+        fs::write(&other, "#!/bin/sh\n>hacked\n").unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
+        shell.completes("./rlock inspect a");
         for file in ["hacked", "x"] {
             assert!(!shell.directory.path().join(file).exists(), "{line}");
         }

@@ -1,13 +1,13 @@
 //! A foreign or hostile server cannot hold up rlock, use up the memory, or put words into its mouth.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::errors::{fails, reports_in_one_harmless_line};
 use crate::support::server::free_port;
-use crate::support::{Running, at, binary};
+use crate::support::{Client, Finished, LongerWait, Running, Server, at, binary, run};
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its address.
@@ -54,6 +54,25 @@ fn a_server_that_hangs_up_or_never_answers_causes_69() {
 }
 
 #[test]
+fn a_server_that_never_decides_is_asked_for_no_longer_than_five_timeouts() {
+    let again = || {
+        serve(|mut client| {
+            while client.read(&mut [0; 64 * 1024]).is_ok_and(|request| request > 0) {
+                // It takes its time, but not too much.
+                std::thread::sleep(Duration::from_millis(30));
+                let _ = client.write_all(b"*2\r\n$5\r\nagain\r\n$2\r\n0 \r\n");
+            }
+        })
+    };
+    for line in ["exec -n L true", "acquire -w 300ms L", "release --force --id 5f0c21aa L"] {
+        let mut longer = LongerWait::of("25s");
+        let client = Client::of(format!("redis://{}", again())).with("RLOCK_IO_TIMEOUT", "200ms");
+        client.run(line).exits(69).says("no decision within 1s");
+        longer.is_not_over();
+    }
+}
+
+#[test]
 fn text_from_a_server_cannot_control_a_terminal() {
     for words in [
         "-ERR \u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m \u{202e}evil\u{2028}\r\n",
@@ -69,26 +88,163 @@ fn text_from_a_server_cannot_control_a_terminal() {
 #[test]
 fn a_list_without_end_is_refused() {
     let server = serve(|mut client| {
+        // First, the client looks at 32 hash slots at once.
+        let mut replies = 32;
         while client.read(&mut [0; 64 * 1024]).is_ok_and(|request| request > 0) {
-            let _ = client.write_all(b"*2\r\n$1\r\n1\r\n*0\r\n");
+            let _ = client.write_all(&b"*2\r\n$1\r\n1\r\n*0\r\n".repeat(replies));
+            replies = 1;
         }
     });
     let mut inspect = at(&format!("redis://{server}"), "inspect --io-timeout 10m");
     fails(&mut inspect, 78, &[&server, "no end of SCAN"]);
 }
 
+/// The words of the next request; `None` at the end.
+fn request(requests: &mut impl BufRead) -> Option<Vec<String>> {
+    fn number(requests: &mut impl BufRead) -> Option<usize> {
+        let mut line = String::new();
+        requests.read_line(&mut line).ok()?;
+        line.get(1..)?.trim().parse().ok()
+    }
+    let count = number(requests)?;
+    let word = |_| {
+        let length = number(requests)?;
+        let mut word = vec![0; length + 2];
+        requests.read_exact(&mut word).ok()?;
+        Some(String::from_utf8_lossy(&word[..length]).into_owned())
+    };
+    (0..count).map(word).collect()
+}
+
+/// A server that gives this answer to each request. Returns its address.
+fn answering(answer: impl Fn(&[String]) -> Vec<u8> + Send + 'static) -> String {
+    serve(move |mut client| {
+        let mut requests = BufReader::new(client.try_clone().unwrap());
+        while let Some(words) = request(&mut requests) {
+            if client.write_all(&answer(&words)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn bulk(text: impl AsRef<[u8]>) -> Vec<u8> {
+    let text = text.as_ref();
+    [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
+}
+
+fn array(elements: &[Vec<u8>]) -> Vec<u8> {
+    [format!("*{}\r\n", elements.len()).into_bytes(), elements.concat()].concat()
+}
+
+/// A held lock with so many waiters.
+fn view(waiters: usize) -> Vec<u8> {
+    let waiter = ["w", "shared", "h\nu\n1\nc\nexec\nl", "1", ""].map(bulk);
+    let waiters = array(&vec![array(&waiter); waiters]);
+    let none = array(&[]);
+    let [now, held, mode, fence, text] = ["9", "held", "shared", "1", ""].map(bulk);
+    let (left, count) = (b":9\r\n".to_vec(), b":0\r\n".to_vec());
+    let (holders, generation, history) = (none.clone(), text.clone(), none);
+    array(&[
+        now,
+        held,
+        mode,
+        left,
+        fence,
+        generation,
+        count.clone(),
+        holders,
+        count,
+        waiters,
+        history,
+        text,
+    ])
+}
+
+/// An rlock that may take 64 MiB more than it takes with any server.
+fn with_little_memory(url: &str, line: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -v 78000; exec {} {line}", binary())]);
+    shell.env("RLOCK_URL", url).env("MALLOC_ARENA_MAX", "1");
+    shell
+}
+
 #[test]
 fn an_endless_reply_of_tiny_elements_takes_bounded_memory() {
-    let server = serve(|mut client| {
-        let _ = client.write_all(b"*9000000000000000\r\n");
-        let many = b":1\r\n".repeat(10_000);
-        while client.write_all(&many).is_ok() {}
+    for element in [":1\r\n", "+x\r\n", "$1\r\nx\r\n", "*1\r\n+x\r\n", "-x y\r\n"] {
+        let server = serve(move |mut client| {
+            let _ = client.write_all(b"*9000000000000000\r\n");
+            let many = element.repeat(10_000);
+            while client.write_all(many.as_bytes()).is_ok() {}
+        });
+        let mut inspect =
+            with_little_memory(&format!("redis://{server}"), "inspect --io-timeout 1m L");
+        fails(&mut inspect, 78, &["exceeds 4 MiB"]);
+    }
+}
+
+#[test]
+fn a_nomination_takes_bounded_memory_and_only_a_member_of_a_quorum_may_send_one() {
+    let server = answering(|words| match &*words[0] {
+        "INFO" => bulk("run_id:1\r\nuptime_in_seconds:999999\r\n"),
+        _ => {
+            let nomination = [b"1 1 ".to_vec(), vec![0xff; 3 << 20]].concat();
+            let one = || b":1\r\n".to_vec();
+            array(&[bulk("proposed"), view(0), one(), one(), bulk("1"), bulk(nomination), bulk("")])
+        }
     });
-    // In KiB. The elements take 64 MiB, and twice that while their array grows.
-    let limited = format!("ulimit -v 350000; exec {} inspect --io-timeout 1m L", binary());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &limited]).env("RLOCK_URL", format!("redis://{server}"));
-    fails(&mut shell, 78, &["exceeds 64 MiB"]);
+    let line = "acquire -n --slots 9 L";
+    let mut acquire = with_little_memory(&format!("redis://{server}"), line);
+    fails(&mut acquire, 78, &["unexpected reply"]);
+    let honest = [Server::start(), Server::start()];
+    let urls = format!("{} redis://{server} {}", honest[0].url(), honest[1].url());
+    let mut acquire = with_little_memory(&urls, "acquire -w 1m --ttl 1s --slots 9 L");
+    run(&mut acquire).exits(0);
+}
+
+#[test]
+fn a_list_takes_bounded_memory() {
+    // How many locks, how many waiters each has, and what is listed of them.
+    for (locks, waiters, told) in [
+        (1_000_000, 0, Err("locks take more than 32 MiB; use a narrower pattern or --prefix")),
+        (5_000, 100, Err("locks take more than 32 MiB")),
+        (5, 101, Err("unexpected reply")),
+        (800, 100, Ok(800)),
+        (30_000, 0, Ok(30_000)),
+    ] {
+        const PAGE: usize = 5_000;
+        let server = answering(move |words| match &*words[0] {
+            "SCAN" => {
+                let from: usize = words[1].parse().unwrap();
+                let to = locks.min(from + PAGE);
+                let names: Vec<_> = (from..to).map(|it| bulk(format!("rlock:{it:07}"))).collect();
+                let next = if to == locks { 0 } else { to };
+                array(&[bulk(next.to_string()), array(&names)])
+            }
+            _ => view(waiters),
+        });
+        let url = format!("redis://{server}");
+        let mut inspect = with_little_memory(&url, "inspect --json --io-timeout 1m");
+        match told {
+            Ok(listed) => {
+                let output = run(&mut inspect).exits(0);
+                assert_eq!(output.out().matches(r#""key":"#).count(), listed);
+            }
+            Err(told) => drop(fails(&mut inspect, 78, &[told])),
+        }
+    }
+}
+
+#[test]
+fn a_cluster_with_more_masters_than_redis_allows_is_refused() {
+    let server = answering(|_| {
+        let number = |number: usize| format!(":{number}\r\n").into_bytes();
+        let master = |port| array(&[bulk("127.0.0.1"), number(port)]);
+        let slots = |slot| array(&[number(slot), number(slot), master(1 + slot)]);
+        array(&(0..1_001).map(slots).collect::<Vec<_>>())
+    });
+    let mut inspect = at(&format!("redis+cluster://{server}"), "inspect");
+    fails(&mut inspect, 78, &["unexpected reply"]);
 }
 
 #[test]

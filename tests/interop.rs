@@ -72,7 +72,7 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
         // The key may also be the name, without a prefix.
         for (prefix, name) in [(&*format!("--prefix {prefix}"), "L"), ("--prefix=", &*key)] {
             server.run(&format!("exec -n {prefix} {name} true")).exits(75).says("another tool");
-            let locks = server.json(&format!("inspect --json {prefix} {name}"));
+            let locks = server.json(&format!("inspect --json {prefix} {name}"))["locks"].clone();
             assert_eq!((&locks[0]["name"], &locks[0]["key"]), (&name.into(), &(&*key).into()));
             assert_eq!(locks[0]["state"], "foreign");
         }
@@ -114,7 +114,7 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
         assert_eq!(ask(&mut peer, TRY), "True");
         let value = server.cli(&["GET", &key]);
         let force = format!("release --force --prefix {prefix} L");
-        server.run(&force).exits(75).says("--force --now to delete its key");
+        server.run(&force).exits(75).says("if that tool is dead, run rlock release --force --now");
         assert_eq!(server.cli(&["GET", &key]), value);
         server.run(&format!("{force} --now")).exits(0).says("deleted the key of another tool");
         assert_eq!(server.cli(&["EXISTS", &key]), "0");

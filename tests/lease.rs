@@ -1,5 +1,6 @@
 //! A command runs only under a lease that is renewed.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -47,6 +48,30 @@ fn a_holder_that_loses_its_lock_prints_the_reason() {
                 .says(&format!("this token's hold {reason}"));
         }
         server.cli(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn the_last_line_of_a_run_that_lost_its_lock_is_its_result() {
+    let server = Server::start();
+    // The command ends before its lease, and the server answers neither a renewal nor the release.
+    for (options, told) in [
+        ("", "the lock was lost, and the command was stopped"),
+        ("--on-lost continue", "the lock was lost, and the command ended without it"),
+    ] {
+        let options = format!("{options} --ttl 3s");
+        let options: Vec<&str> = options.split_whitespace().collect();
+        let mut first = holder(&server, &options, "L");
+        server.signal("STOP");
+        first.told(if options.len() > 2 {
+            "letting the command finish"
+        } else {
+            "stopping the command"
+        });
+        let output = first.finish().exits(76);
+        assert_eq!(output.err().lines().last(), Some(&*format!("rlock: L: {told}")), "{output:?}");
+        server.signal("CONT");
+        until("it is free", || server.is_free("L"));
     }
 }
 
@@ -133,6 +158,46 @@ fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
 }
 
 #[test]
+fn after_a_loss_rlock_looks_only_at_what_the_command_has_started() {
+    let server = Server::start();
+    let log = server.directory().join("log");
+    let strace = format!("strace -qq -e trace=openat,execve -o {}", log.display());
+    let script = "trap '' TERM; (setsid sh -c 'echo READY; sleep 1000') & wait";
+    let exec = format!("{strace} {} exec --ttl 3s L sh -c", support::binary());
+    let mut first = Running::start(&mut server.program(&exec, script)).prints_first("READY");
+    server.revoke("L");
+    assert_eq!(first.process.wait().unwrap().code(), Some(76));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("/children\"") && !log.contains("\"/proc/1/"), "{log}");
+}
+
+#[test]
+fn a_process_that_cannot_be_killed_delays_the_exit_only_for_a_moment_and_is_named() {
+    let server = Server::start();
+    // Root without the right to signal others.
+    let drops = "setpriv --bounding-set=-kill --inh-caps=-all";
+    let other = "setpriv --reuid=65534 --clear-groups sleep 1000 >&- 2>&-";
+    let exec = format!("{drops} {} exec --ttl 2s L sh -c", support::binary());
+    let script = format!("{other} & a=$!; {other} & echo $a $!; wait");
+    let mut first = Running::start(&mut server.program(&exec, &script));
+    let left = first.line();
+    let left = || left.split(' ');
+    until("they are another user's", || {
+        left().all(|pid| std::fs::metadata(format!("/proc/{pid}")).unwrap().uid() == 65534)
+    });
+    let mut longer = LongerWait::of("5s");
+    server.revoke("L");
+    let told = first.end().exits(76).err();
+    for pid in left() {
+        support::send_signal(pid.parse().unwrap(), "KILL");
+    }
+    longer.is_not_over();
+    let told = told.lines().find(|line| line.contains("cannot kill ")).unwrap();
+    assert_eq!(told.matches("sleep (pid ").count(), 2, "{told}");
+    assert!(told.ends_with(", uid 65534); stop what still runs without the lock"), "{told}");
+}
+
+#[test]
 fn what_a_command_leaves_running_outlives_a_normal_end() {
     let server = Server::start();
     let left = server.starts("exec L sh -c", "setsid sleep 1000 >&- 2>&- & echo $!").end().out();
@@ -149,6 +214,25 @@ fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
     until("the lock is held", || !server.is_free("L"));
     server.revoke("L");
     assert_eq!(first.wait().unwrap().code(), Some(76));
+}
+
+#[test]
+fn a_log_that_blocks_does_not_keep_a_command_alive_without_its_lock() {
+    let server = Server::start();
+    let log = server.directory().join("log");
+    // As on a network file system that does not answer, because the network is down for both.
+    let strace = format!("-f -qq -o /dev/null -e trace=write -P {}", log.display());
+    let script = format!(
+        "exec strace {strace} -e inject=write:delay_enter=60000000 $rlock exec --ttl 3s L \\
+        sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' 2>{}",
+        log.display()
+    );
+    let mut first = Running::start(&mut server.program("sh -c", &script));
+    let command = first.line();
+    let mut longer = LongerWait::of("15s");
+    server.signal("STOP");
+    until("the command is gone", || is_gone(&command));
+    longer.is_not_over();
 }
 
 #[test]
@@ -244,6 +328,46 @@ fn a_holder_says_once_that_a_renewal_is_late_and_once_that_it_is_over() {
     for holder in holders {
         let output = holder.finish().exits(0);
         assert_eq!(output.err(), "");
+    }
+}
+
+#[test]
+fn a_preloaded_library_with_another_clock_changes_no_lease() {
+    let find = "echo /usr/lib/*/faketime/libfaketime.so.1";
+    let library = run(Command::new("sh").args(["-c", find])).out();
+    assert!(std::path::Path::new(&library).exists(), "{library}");
+    // Ahead, behind, slow, fast, frozen, and from a date on.
+    let clocks = ["+1h", "-1h", "+0 x0.2", "+0 x5", "2020-01-01 00:00:00", "@2020-01-01 00:00:00"];
+    for server in [Server::start(), Server::local()] {
+        let exec = |clock: &str, options: &str, script: &str| {
+            let line = format!("exec {options} sh -c");
+            let mut command = server.rlock(line.split(' ').chain([script]));
+            command.env("LD_PRELOAD", &library).env("FAKETIME", clock);
+            command
+        };
+        let held = "trap '' TERM; echo READY; sleep 1000";
+        let holders = Vec::from_iter(clocks.iter().enumerate().map(|(lock, clock)| {
+            let options = format!("-v --ttl 2s {lock}");
+            (lock, clock, Running::start(&mut exec(clock, &options, held)))
+        }));
+        let holders = Vec::from_iter(holders.into_iter().map(|(lock, clock, mut holder)| {
+            // Four renewals take longer than a lease.
+            for _ in 0..4 {
+                holder.told("renewed for");
+            }
+            server.run(&format!("exec -n {lock} true")).exits(75);
+            run(&mut exec(clock, "-n 0", "true")).exits(75);
+            (clock, holder)
+        }));
+        if server.is_local() {
+            (0..holders.len()).for_each(|lock| server.revoke(&lock.to_string()));
+        } else {
+            server.signal("STOP");
+        }
+        // The sleep of each would last longer than any limit.
+        for (clock, holder) in holders {
+            assert_eq!(holder.end().code(), 76, "{clock}");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 
 use crate::support::{
-    Finished, LongerWait, Server, acquire, holder, holder_that_cleans_up, run, until, waiter,
+    Finished, LongerWait, Running, Server, acquire, holder, holder_that_cleans_up, run, until,
+    waiter,
 };
 
 /// A unique part of a file name, as rlock makes it.
@@ -124,34 +126,80 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     local
         .run("exec --io-timeout 200ms L true")
         .exits(69)
-        .says("check whether that process is stopped");
+        .says("check whether one of them is stopped");
     // A signal ends the wait too.
     let client = local.starts("exec --ttl 1d --io-timeout 1h L", "true");
-    let inode = fs::metadata(state(&local)).unwrap().ino();
-    until("it has opened the file", || {
-        let opened = fs::read_dir(format!("/proc/{}/fd", client.pid())).unwrap();
-        opened.flatten().any(|it| fs::metadata(it.path()).is_ok_and(|it| it.ino() == inode))
-    });
+    waits_for_the_file(&local, &client);
     client.signal("TERM");
     assert_eq!(client.end().status.signal(), Some(libc::SIGTERM));
     drop(turn);
     local.run("exec -n L true").exits(0);
 }
 
+/// Waits until a process has opened the state of L, which this process has locked.
+fn waits_for_the_file(local: &Server, client: &Running) {
+    let inode = fs::metadata(state(local)).unwrap().ino();
+    until("it has opened the file", || {
+        let opened = fs::read_dir(format!("/proc/{}/fd", client.pid())).unwrap();
+        opened.flatten().any(|it| fs::metadata(it.path()).is_ok_and(|it| it.ino() == inode))
+    });
+}
+
 #[test]
-fn a_client_outwaits_other_processes_as_long_as_they_change_the_state() {
+fn a_process_that_changes_a_file_again_and_again_holds_others_up_for_a_limited_time() {
+    let local = Server::local();
+    let mut holder = holder(&local, &["--ttl", "1h"], "L");
+    let turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let changed = &turn;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while stopped.recv_timeout(Duration::from_millis(10)) == Err(RecvTimeoutError::Timeout)
+            {
+                changed.set_modified(SystemTime::now()).unwrap();
+            }
+        });
+        // It outwaits others for longer than it would wait for a process that is stopped.
+        let mut client = local.starts("exec -n --io-timeout 1s L", "true");
+        local.run("exec -n --io-timeout 300ms L true").exits(69);
+        assert!(client.process.is_running());
+        client.end().exits(69);
+        // A release, too.
+        drop(holder.stdin.take());
+        waits_for_the_file(&local, &holder);
+        holder.signal("TERM");
+        holder.end().exits(0).says("not released (the lease expires within ");
+        drop(stop);
+    });
+}
+
+#[test]
+fn attempts_at_a_file_that_stays_locked_leave_nothing_behind() {
     let local = Server::local();
     local.run("exec L true");
-    let turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
-    let mut client = local.starts("exec --io-timeout 4s L", "true");
-    for _ in 0..5 {
-        // Together, longer than the client waits for a process that is stopped.
-        thread::sleep(Duration::from_secs(1));
-        turn.set_modified(SystemTime::now()).unwrap();
+    let _turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
+    let mut watch = local.starts("inspect --json --io-timeout 10ms --watch=1ms", "L");
+    for _ in 0..50 {
+        watch.told("locked for too long");
     }
-    assert!(client.process.is_running());
-    drop(turn);
-    client.end().exits(0);
+    let count = |what| fs::read_dir(format!("/proc/{}/{what}", watch.pid())).unwrap().count();
+    assert!(count("task") <= 2 && count("fd") <= 12, "{} {}", count("task"), count("fd"));
+}
+
+#[test]
+fn the_visible_file_of_a_lock_that_is_used_never_looks_old() {
+    let local = Server::local();
+    local.run("exec L true");
+    let is_old = || {
+        let written = fs::metadata(guard(&local)).unwrap().modified().unwrap();
+        written.elapsed().unwrap() > Duration::from_secs(86_400)
+    };
+    age(&guard(&local));
+    let holder = holder(&local, &["--ttl", "1s"], "L");
+    assert!(!is_old());
+    age(&guard(&local));
+    until("it is renewed", || !is_old());
+    holder.finish().exits(0);
 }
 
 #[test]

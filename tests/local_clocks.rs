@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::support::clock::Clock as WallClock;
 use crate::support::{Finished, LongerWait, READY, Running, Server, binary, run};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -87,6 +88,29 @@ fn containers_of_one_host_exclude_each_other() {
         host.is_busy(other);
         holder.finish().exits(0);
         assert!(host.fence(other) > before);
+    }
+}
+
+#[test]
+fn a_wall_clock_that_was_wrong_at_first_harms_nothing() {
+    for (year, is_first) in [(1970, true), (1970, false), (2099, true), (2099, false)] {
+        let host = Host::new();
+        let mut last = if is_first { 0 } else { host.fence(Own) };
+        // In a boot whose first use of the lock comes before the time is set.
+        let wall = host.0.directory().join("wall");
+        fs::write(&wall, ((year - 1970) * 31_600_000_000_000i64).to_le_bytes()).unwrap();
+        let acquire = ["acquire", "-n", "--json", "--ttl", "100ms", "L"];
+        let mut early = host.rlock(Boot(1), &acquire);
+        WallClock::of(&wall).give_to(&mut early);
+        let mut grown = vec![run(&mut early).exits(0).json()["fence"].as_u64().unwrap()];
+        grown.extend([Boot(1), Own, Boot(1), Ahead(100_000), Own].map(|clock| host.fence(clock)));
+        for fence in grown {
+            assert!(fence > last, "{year} {is_first}");
+            last = fence;
+        }
+        // A hold from before counts as any other.
+        host.run(Boot(1), "acquire --ttl 1h L").exits(0);
+        host.is_busy(Own);
     }
 }
 

@@ -7,7 +7,10 @@ use std::process::{Command, Output};
 use nix::unistd::geteuid;
 
 use crate::local::{mode, set_mode, state};
-use crate::support::{Finished, READY, Running, Server, binary, holder, rlock, run};
+use crate::support::{
+    Finished, LongerWait, READY, Running, Server, binary, holder, rlock, run, waiter,
+};
+use crate::tls::Authority;
 
 /// Runs an exec with this URL and this home directory.
 #[track_caller]
@@ -24,6 +27,11 @@ fn the_first_command_needs_no_server_and_no_setting_but_its_url() {
     let directory = format!("{home}/.local/state/rlock");
     let lock = format!("{directory}/rlock:demo.lock");
     assert_eq!((mode(directory.as_ref()), mode(lock.as_ref())), (0o700, 0o600));
+    if geteuid().is_root() {
+        chown(&directory, Some(54321), None).unwrap();
+        at_home("local:", &home).exits(78).says("belongs to uid 54321; name a writable directory");
+        chown(&directory, Some(0), None).unwrap();
+    }
     // Nobody else may be able to write it.
     for mode in [0o770, 0o702, 0o755] {
         set_mode(directory.as_ref(), mode);
@@ -47,8 +55,9 @@ fn an_invalid_local_url_exits_with_78() {
     ] {
         at_home(url, home).exits(78).says(part);
     }
-    let tls = "exec --tls-ca /dev/null L true";
-    Server::local().run(tls).exits(78).says("require TLS; use a rediss:// URL");
+    let authority = Authority::new();
+    let tls = format!("exec --tls-ca {} L true", authority.file("ca.crt").display());
+    Server::local().run(&tls).exits(78).says("require TLS; use a rediss:// URL");
 }
 
 #[test]
@@ -163,6 +172,31 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
 }
 
 #[test]
+fn root_leaves_the_directory_of_another_user_usable_and_is_woken_there() {
+    let local = shared_by_a_group();
+    let [owner, _] = USERS;
+    if geteuid().is_root() {
+        chown(local.locks(), Some(owner), None).unwrap();
+    }
+    set_mode(&local.locks(), 0o700);
+    // Root makes the files, and then replaces one by a larger one.
+    for label in ["", &"x".repeat(500)] {
+        for _ in 0..10 {
+            run(&mut local.rlock(["exec", "--label", label, "L", "true"])).exits(0);
+        }
+        run(&mut by(owner, &local, "exec -n L true")).exits(0);
+    }
+    let exec = format!("exec L sh -c '{READY}'");
+    let first = Running::start(&mut by(owner, &local, &exec)).prints_first("READY");
+    let next = waiter(&local, &[], "L", "");
+    // Unless it is woken, it looks again after 10 s.
+    let mut longer = LongerWait::of("8s");
+    first.finish().exits(0);
+    next.end().exits(0);
+    longer.is_not_over();
+}
+
+#[test]
 fn a_file_that_may_not_be_opened_is_an_error_with_a_remedy() {
     let local = shared_by_a_group();
     let [one, other] = USERS;
@@ -177,10 +211,12 @@ fn a_container_without_proc_or_with_a_read_only_root_is_told_what_to_mount() {
     let local = Server::local();
     let read_only =
         format!("mount --bind {0} {0} && mount -o remount,ro,bind {0}", local.locks().display());
-    for (mount, told) in
-        [("mount -t tmpfs none /proc", "; mount /proc"), (&read_only, "writable directory")]
-    {
+    for (mount, told) in [
+        ("mount -t tmpfs none /proc", "mount /proc without subset=pid"),
+        ("mount -t proc -o subset=pid none /proc", "mount /proc without subset=pid"),
+        (&read_only, "writable directory"),
+    ] {
         let script = format!("{mount} && exec $rlock exec L true");
-        run(&mut local.contained("--mount", &script)).exits(78).says(told);
+        run(&mut local.contained("--mount --pid --fork", &script)).exits(78).says(told);
     }
 }

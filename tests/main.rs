@@ -4,6 +4,7 @@
 
 mod support;
 
+mod addresses;
 mod bounded;
 mod cluster;
 mod completion;
@@ -16,6 +17,7 @@ mod frozen;
 mod hostile;
 mod inspect;
 mod interop;
+mod json;
 mod lease;
 mod local;
 mod local_clocks;
@@ -35,9 +37,11 @@ mod retries;
 mod round_trips;
 mod sandboxes;
 mod sentinel;
+mod servers;
 mod signals;
 mod slots;
 mod starts;
+mod suggested;
 mod terminal;
 mod terminal_table;
 mod tls;

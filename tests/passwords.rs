@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::errors::{fails, shows_no_secret};
-use crate::support::{Client, Finished, READY, Running, Server, acquire, at, run, until};
+use crate::support::{Client, Finished, READY, Running, Server, acquire, at, rlock, run, until};
 
 const REJECTED: &str = "rejected the username or password";
 
@@ -162,4 +162,170 @@ fn a_holder_a_waiter_and_a_keeper_outlast_a_change_of_their_password() {
     holder.finish().exits(0);
     waiter.end().prints("ENTERED");
     run(server.rlock(["exec", "-w", "1h", "L", "true"]).env("RLOCK_PASSWORD", "old")).exits(78);
+}
+
+/// Values with a secret, none of which rlock accepts anywhere.
+const FORMS: &str = r#"
+    host:6379:S3cr3tKey
+    host:S3cr3tKey
+    [::1]:S3cr3tKey
+    ::1:S3cr3tKey
+    host,password=S3cr3tKey
+    my.redis.example:6380,password=S3cr3tKey=,ssl=True
+    host:6379;Password=S3cr3tKey
+    Server=host;Password=S3cr3tKey
+    host 6379 S3cr3tKey
+    redis-cli -a S3cr3tKey -h host
+    u:S3cr3tKey@h
+    u:S3cr3tKey@h:6379/0
+    S3cr3tKey@h:6379
+    redis://u:S3cr3tKey
+    redis://u:S3cr3tKey@
+    redis://u:S3cr3tKey@h:port
+    redis://u:S3cr3tKey@h:99999
+    redis://u:S3cr3tKey@h/x
+    redis://u:S3cr3tKey@h?x=1
+    redis://u:S3cr3tKey@h#x
+    redis://u:S3cr3tKey/x@h
+    redis://u:x/S3cr3tKey@h
+    redis://u:x S3cr3tKey@h
+    redis://u:S3cr3tKey x@h
+    redis://u:x#S3cr3tKey@h
+    redis://u:x?S3cr3tKey@h
+    redis://u:x@S3cr3tKey@h:port
+    redis://u:S3cr3tKey@$HOST
+    redis://h,password=S3cr3tKey
+    redis://h:6379,password=S3cr3tKey,ssl=True
+    redis://h?password=S3cr3tKey
+    redis://h/0?password=S3cr3tKey
+    redis://h/S3cr3tKey
+    redis:/u:S3cr3tKey@h
+    redis:u:S3cr3tKey@h
+    redis//u:S3cr3tKey@h
+    rediss://u:S3cr3tKey@h:port
+    valkey://u:S3cr3tKey@h:port
+    http://u:S3cr3tKey@h
+    jdbc:redis://u:S3cr3tKey@h
+    REDIS_URL=redis://u:S3cr3tKey@h
+    S3cr3tKey://h
+    u:S3cr3tKey://h
+    'redis://u:S3cr3tKey@h'
+    "redis://u:S3cr3tKey@h"
+    $S3cr3tKey
+    /run/s?pass=S3cr3tKey
+    unix:///s:S3cr3tKey
+    unix:///s,password=S3cr3tKey
+    unix:///s?password=S3cr3tKey
+    unix:///s?pass=S3cr3tKey&x=1
+    unix://:S3cr3tKey@/s
+    local:S3cr3tKey
+    redis+sentinel://u:S3cr3tKey@h
+    redis+sentinel://u:S3cr3tKey@h/svc/x
+    redis+sentinel://h/svc:S3cr3tKey
+    redis+sentinel://h/svc,password=S3cr3tKey
+    redis+sentinel://h/svc?password=S3cr3tKey
+    redis+sentinel://h1,u:S3cr3tKey@h2,:x@h3/svc
+    redis+cluster://u:S3cr3tKey@h/1
+    redis+cluster://h,password=S3cr3tKey
+    redis+cluster://h:S3cr3tKey
+    redis+cluster://h1,u:S3cr3tKey@h2,:x@h3
+    {"password":"S3cr3tKey"}
+    -----BEGIN PRIVATE KEY-----\nS3cr3tKey\n-----END PRIVATE KEY-----
+    +aS3cr3tKey/b1=
+"#;
+
+/// Where a user may put the wrong value: arguments, with the value in place of `@`.
+const PLACES: &[&str] = &[
+    "inspect --url @",
+    "acquire -v --json --url @ L",
+    "exec --ttl @ L true",
+    "exec --wait=@ L true",
+    "acquire --json --at-least @ L",
+    "exec --io-timeout=@ L true",
+    "exec --kill-after @ L true",
+    "exec --slots=@ L true",
+    "exec -E @ L true",
+    "acquire --min-replicas=@ L",
+    "acquire --while-pid=@ L",
+    "exec --on-lost @ L true",
+    "exec --nonblock=@ L true",
+    "inspect --older-than @",
+    "inspect --sort=@",
+    "inspect --watch=@",
+    "inspect --password-file=@",
+    "inspect --tls-ca=@",
+    "inspect --tls-cert=@ --tls-key=@",
+    "release --json L @",
+    "release --force --id=@ L",
+    "exec --@ L true",
+    "--@",
+    "@",
+    "acquire L @",
+    "inspect a b @",
+    "exec NAME true",
+    "acquire --json NAME",
+];
+
+/// The variables of such options.
+const VARIABLES: &[&str] = &[
+    "RLOCK_URL",
+    "RLOCK_TTL",
+    "RLOCK_WAIT",
+    "RLOCK_IO_TIMEOUT",
+    "RLOCK_MIN_REPLICAS",
+    "RLOCK_TOKEN",
+    "RLOCK_PASSWORD_FILE",
+    "RLOCK_SENTINEL_PASSWORD_FILE",
+    "RLOCK_TLS_KEY",
+];
+
+#[test]
+fn a_value_in_the_wrong_place_or_form_is_never_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    let forms = FORMS.lines().map(|form| form.trim().replace(r"\n", "\n"));
+    let forms: Vec<String> = forms.filter(|form| !form.is_empty()).collect();
+    let refused = "redis://127.0.0.1:1";
+    let keeps = |mut command: Command, statuses: &[i32]| {
+        let output = run(&mut command);
+        let told = output.out() + &output.err();
+        assert!(!told.contains("S3cr3t") && !told.is_empty(), "{command:?}: {output:?}");
+        assert!(statuses.contains(&output.code()), "{command:?}: {output:?}");
+    };
+    for form in &forms {
+        // Any other text is a name, which everybody may see.
+        let is_name = !form.contains([' ', '{', '?', '\n']) && !form.contains("://");
+        for place in PLACES.iter().filter(|place| !is_name || !place.contains("NAME")) {
+            let words = place.replace("NAME", "@");
+            let words = words.split(' ').map(|word| word.replace('@', form));
+            let mut command = rlock(words);
+            command.env("RLOCK_URL", refused);
+            keeps(command, &[64, 78]);
+        }
+        for variable in VARIABLES {
+            let needs_token = *variable == "RLOCK_TOKEN";
+            let line = if needs_token { "release L" } else { "acquire -v --json L" };
+            let mut command = at(refused, line);
+            command.env(variable, form);
+            keeps(command, &[64, 78]);
+        }
+        fs::write(&file, form).unwrap();
+        let mut command = at(refused, "acquire -v --json L");
+        command.env("RLOCK_PASSWORD_FILE", &file);
+        keeps(command, &[69]);
+    }
+    for url in [
+        "redis://u:S3cr3t@127.0.0.1:1",
+        "redis+cluster://u:S3cr3t@127.0.0.1:1,127.0.0.1:2",
+        "redis+sentinel://u:S3cr3t@127.0.0.1:1/svc",
+        "redis://u:S3cr3t@127.0.0.1:1 redis://u:S3cr3t@127.0.0.1:2",
+        "unix:///nonexistent?user=u&pass=S3cr3t",
+    ] {
+        keeps(at(url, "acquire -v --json L"), &[69]);
+        keeps(at(url, "inspect -v"), &[69]);
+        let urls = url.split(' ').flat_map(|url| ["--url", url]);
+        keeps(rlock(["acquire", "-v", "--json", "L"].into_iter().chain(urls)), &[69]);
+    }
+    let tried = forms.len() * (PLACES.len() + VARIABLES.len());
+    assert!(forms.len() > 60 && tried > 2_000, "{tried}");
 }

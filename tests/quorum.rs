@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::acl::{rule, set_up};
 use crate::support::quorum::{at, at_urls, far, having, servers, without};
-use crate::support::{Client, Finished, LongerWait, Running, Server, until};
+use crate::support::{Client, Finished, LongerWait, Running, Server, binary, run, until};
 
 /// Waits for four renewals, which are a third of a lease apart. The holder needs -v.
 fn renew_for_a_lease(holder: &mut Running) {
@@ -135,6 +135,79 @@ fn a_server_that_was_restarted_does_not_vote_a_second_early() {
         servers.iter().for_each(|server| server.await_uptime(uptime - 1));
         at(&servers).run("exec -n L true").exits(status);
     }
+}
+
+/// An enclosing hold of L, which has been released, but not on the last server.
+fn missed_release(servers: &[Server], line: &str) -> (String, String) {
+    let token = at(servers).with("RLOCK_TTL", "20s").acquire(line);
+    until("it is on all servers", || having(servers, "L") == 3);
+    without(servers, &[2]).run(&format!("release L {token}")).exits(0);
+    assert_eq!(having(servers, "L"), 1);
+    (format!("rlock:L={token}"), token)
+}
+
+#[test]
+fn a_server_that_missed_a_release_refuses_nobody() {
+    let servers = servers(3);
+    for (acquire, again) in [
+        ("-n L", "-n L"),
+        ("-n L", "-w 9s --shared L"),
+        ("-n --shared --owner me L", "-n --reentrant --owner me L"),
+        ("-n --slots 2 L", "-n --slots 2 L"),
+    ] {
+        // Which server answers first depends on chance.
+        for _ in 0..5 {
+            let (held, old) = missed_release(&servers, acquire);
+            let all = at(&servers).with("RLOCK_HELD", held);
+            let token = all.acquire(again);
+            // Where the old hold is, it is the one that counts, until it ends.
+            for token in [token, old] {
+                assert_ne!(all.run(&format!("release L {token}")).code(), 69);
+            }
+            assert_eq!(having(&servers, "L"), 0);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_refuses_a_waiter_is_asked_no_more_often_than_others() {
+    let servers = servers(3);
+    let calls = || servers[2].calls_of("evalsha") + servers[2].calls_of("eval");
+    let (held, _) = missed_release(&servers, "-n L");
+    let first = without(&servers, &[2]).holder("L");
+    let waits = |client: &Client| {
+        servers[2].cli(&["CONFIG", "RESETSTAT"]);
+        // Three heartbeats.
+        client.run("exec -w 2s L true").exits(75);
+        assert!(calls() < 40, "{}", calls());
+    };
+    waits(&at(&servers).with("RLOCK_HELD", held));
+    first.finish().exits(0);
+    // It cannot be listened to.
+    servers[2].cli(&["FLUSHALL"]);
+    let first = at(&servers).holder("L");
+    until("it is on all servers", || having(&servers, "L") == 3);
+    servers[2].cli(&["ACL", "SETUSER", "default", "-blpop"]);
+    waits(&at(&servers));
+    first.finish().exits(0);
+}
+
+#[test]
+fn a_refused_password_is_reported_once_and_a_nested_request_that_servers_are_too_young_for() {
+    let servers = servers(3);
+    let all = at(&servers).with("RLOCK_TTL", "2s");
+    for (mode, nested) in [("", "--reentrant"), ("--shared", "--shared --reentrant")] {
+        let mut exec = all.rlock(&format!("exec {mode} L"));
+        let nested = format!("$rlock exec -n {nested} --ttl 1h L true; echo $?");
+        exec.args(["sh", "-c", &nested]).env("rlock", binary());
+        run(&mut exec).prints("69").says("3 of 3 servers cannot vote yet");
+    }
+    for server in &servers {
+        server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    }
+    let told = all.with("RLOCK_PASSWORD", "wrong").run("exec -n L true").exits(78).err();
+    assert_eq!((told.lines().count(), told.matches("rejected").count()), (1, 3), "{told}");
+    assert!(told.ends_with("; correct the credentials"), "{told}");
 }
 
 #[test]

@@ -271,10 +271,19 @@ fn a_stuck_lock_is_inspected_and_revoked() {
 }
 
 #[test]
-fn locks_are_monitored() {
+fn locks_and_servers_are_monitored() {
     let mut place = Place::new(&[]);
     let page = include_str!("../docs/monitoring.md");
-    let check = &blocks_of(page, "## Check for locks that need attention")[0];
+    let [checks, nagios] = &blocks_of(page, "## Check locks and servers")[..] else {
+        panic!("two")
+    };
+    let (check, of_servers) = checks.split_once('\n').unwrap();
+    fs::write(place.file("check_rlock"), nagios).unwrap();
+    let nagios = |place: &Place, status, told| {
+        place.run("sh check_rlock inspect --attention").exits(status).shows(told);
+    };
+    place.run(of_servers).exits(1).shows("; set appendonly yes");
+    nagios(&place, 0, "OK");
     let metrics = &blocks_of(page, "## Write metrics for Prometheus")[0];
     place.run(check).exits(0);
     acquire(&place.server, &[], "a");
@@ -283,6 +292,7 @@ fn locks_are_monitored() {
     dead.signal("KILL");
     dead.end();
     place.run(check).exits(1);
+    nagios(&place, 1, "process not found");
     place.run(metrics).exits(0);
     let file = place.file("rlock.prom");
     let written = fs::read_to_string(&file).unwrap();
@@ -296,6 +306,8 @@ fn locks_are_monitored() {
     // While the server is away, the file stays as it was.
     place.server.kill();
     place.run(check).exits(69);
+    place.run(of_servers).exits(69);
+    nagios(&place, 3, "cannot connect");
     assert_ne!(place.run(metrics).code(), 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), written);
 }

@@ -9,6 +9,7 @@ also_on_local! {
     one_of_several_holds_is_revoked_and_its_holder_prints_the_reason,
     now_revokes_one_hold_immediately,
     a_waiter_is_removed_and_prints_the_reason,
+    a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_expired,
     an_id_that_is_gone_changes_nothing_and_names_the_present_holder,
 }
 
@@ -75,6 +76,51 @@ fn a_waiter_is_removed_and_prints_the_reason() {
     assert_eq!((&document["status"], &document["reason"]), (&"removed".into(), &"stale".into()));
     first.finish();
     next.finish().prints("ENTERED next");
+}
+
+#[test]
+fn a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_expired() {
+    let server = Server::start();
+    let brief = ["--shared", "--ttl", "2s"];
+    let start = || {
+        acquire(&server, &brief, "L");
+        let alive = holder(&server, &["--shared", "--ttl", "6s"], "L");
+        let mut dead = holder(&server, &brief, "L");
+        dead.process.kill();
+        (alive, dead.pid())
+    };
+    let (alive, dead) = start();
+    let told = server.run("release --force L").exits(0).err();
+    let released =
+        format!("pid {} (sh) released the lock after its command had ended", alive.pid());
+    assert!(told.contains(&released), "{told}");
+    for pid in [dead, std::process::id()] {
+        let expired = ") expired without a word from it; check that nothing that it started ";
+        let is_told = |line: &str| line.contains(&format!("pid {pid} (")) && line.contains(expired);
+        assert!(told.lines().any(is_told), "{told}");
+    }
+    alive.end().exits(76);
+    let (alive, dead) = start();
+    let document = server.json("release --force -q --json L");
+    let ended = |pid: u32| {
+        let mut revoked = document["revoked"].as_array().unwrap().iter();
+        revoked.find(|it| it["pid"] == pid).unwrap()["ended"].clone()
+    };
+    assert_eq!((ended(alive.pid()), ended(dead)), ("released".into(), "expired".into()));
+    alive.end().exits(76);
+
+    // Another operator frees the lock of a stopped holder, and a script releases its own.
+    let stopped = holder(&server, &["--shared", "--ttl", "60s"], "L");
+    stopped.signal("STOP");
+    let id = ids(&server, "holders").remove(0);
+    let token = acquire(&server, &["--shared", "--ttl", "1h"], "L");
+    let mut force = server.starts("release --force", "L").tells("waiting up to ");
+    server.run(&format!("release --force --now --id {id} L")).exits(0);
+    force.told(&format!("pid {} (sh) no longer holds the lock", stopped.pid()));
+    server.run(&format!("release L {token}")).exits(77);
+    force.end().exits(0).says(" no longer holds the lock");
+    stopped.signal("CONT");
+    stopped.end().exits(76);
 }
 
 #[test]

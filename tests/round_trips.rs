@@ -6,13 +6,13 @@ use crate::support::proxy::Proxy;
 use crate::support::{Client, Finished, Server, holder, until};
 
 #[test]
-fn an_uncontended_exec_or_a_list_is_one_connection_and_two_flights() {
+fn an_uncontended_exec_is_one_connection_and_two_flights_and_a_list_is_four() {
     let server = Server::on_tcp(&["--requirepass", "pw"]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let client = Client::of(proxy.url().replace("redis://", "redis://:pw@") + "/5");
     // Each script is sent in full once.
     for (line, flights) in
-        [("exec L true", 4), ("exec L true", 2), ("acquire L", 1), ("inspect", 3), ("inspect", 2)]
+        [("exec L true", 4), ("exec L true", 2), ("acquire L", 1), ("inspect", 5), ("inspect", 4)]
     {
         let before = (proxy.connections(), proxy.flights());
         client.run(line).exits(0);

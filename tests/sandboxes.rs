@@ -76,6 +76,7 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
         (&exec, Refused::Call(libc::SYS_signalfd4), "signalfd4"),
         (&exec, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
         (&exec, Refused::Call(libc::SYS_timerfd_create), "timerfd_create"),
+        (&exec, Refused::Call(libc::SYS_waitid), "waitid"),
         (&exec, Refused::Prctl(libc::PR_SET_PDEATHSIG), "prctl"),
         (&acquire, Refused::Call(libc::SYS_pidfd_open), "pidfd_open"),
     ] {
@@ -88,6 +89,52 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
 }
 
 #[test]
+fn without_timers_rlock_and_a_keeper_warn_that_nothing_resumes_them() {
+    let server = Server::start();
+    let exec = format!("$rlock exec -q L sh -c '{READY}'");
+    let keeper = format!("$rlock acquire -q --while-pid $$ L >&2 && {READY}; :");
+    for script in [exec, keeper] {
+        let limited = server.program("bash -c", &format!("ulimit -i 0; {script}"));
+        let told = Running::start(&mut { limited }).prints_first("READY").finish().exits(0).err();
+        assert_eq!(told.matches("; raise ulimit -i").count(), 1, "{told}");
+        until("it is released", || server.is_free("L"));
+    }
+    run(refuse(
+        &mut server.rlock(["exec", "L", "true"]),
+        &[Refused::Call(libc::SYS_timer_create)],
+        Errno::EPERM,
+    ))
+    .exits(0)
+    .says("timer_create: operation not permitted; allow this call");
+    let exec = server.rlock(["exec", "--on-lost", "continue", "L", "true"]);
+    let timers = [Refused::Call(libc::SYS_timer_create)];
+    let told = run(refuse(&mut { exec }, &timers, Errno::EPERM)).exits(0).err();
+    assert_eq!(told, "", "nothing would be stopped");
+}
+
+#[test]
+fn if_rlock_or_a_keeper_cannot_go_on_all_is_dead_before_the_lock_is_free() {
+    let server = Server::start();
+    let fails = "strace -f -qq -o /dev/null -e trace=timerfd_settime
+        -e inject=timerfd_settime:error=ENOMEM:when=20+ sh -c";
+    let [started, child] = ["setsid", "exec"]
+        .map(|starts| format!("(trap '' TERM; {starts} sleep 1000 >&- 2>&-) & echo $!"));
+    // Each signal is an event, and so is each renewal.
+    let wakes = "for i in $(seq 40); do kill -WINCH $PPID; sleep 0.01; done; sleep 1000";
+    let exec = "exec $rlock exec L sh -c \"$SCRIPT\"".to_owned();
+    let keeper = format!("$rlock acquire --ttl 600ms --while-pid $$ L >&2; {child}; sleep 1000");
+    for (script, told) in [(exec, "cannot wait for events: timerfd_settime"), (keeper, "")] {
+        let mut strace = server.program(fails, &script);
+        let mut first = Running::start(strace.env("SCRIPT", format!("{started}; {wakes}")));
+        let process = first.line();
+        let runs = format!("$rlock exec L grep '^State:.[^Z]' /proc/{process}/status");
+        let next = server.bash(&runs).prints("");
+        assert_ne!(next.code(), 0, "{script}: {next:?}");
+        first.end().says(told);
+    }
+}
+
+#[test]
 fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);
@@ -95,6 +142,14 @@ fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
     let first = Running::start(refuse(&mut command, &adoption, Errno::EINVAL));
     let told = server.revokes(first.prints_first("READY")).err();
     assert_eq!(told.matches("; allow prctl(").count(), 1, "{told}");
+}
+
+#[test]
+fn a_stack_that_is_too_small_is_an_error_rather_than_a_crash() {
+    let server = Server::start();
+    let told = "the limit on the stack is too small; raise ulimit -s";
+    server.bash("ulimit -s 32; exec $rlock exec L true").exits(70).says(told);
+    server.bash("ulimit -s 64; exec $rlock exec L true").exits(0);
 }
 
 #[test]

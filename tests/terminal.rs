@@ -1,9 +1,17 @@
 //! At a terminal, a command under rlock is a job like any other: see also `terminal_table.rs`.
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use crate::support::pty::Terminal;
-use crate::support::{self, Finished, Server};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, poll};
+
+use crate::support::limit::Process;
+use crate::support::pty::{Terminal, ends};
+use crate::support::{self, Finished, Server, until};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";
@@ -33,7 +41,89 @@ fn ctrl_c_ends_a_watch_between_two_frames_and_a_shell_sees_130() {
 }
 
 #[test]
-fn a_list_has_labels_if_the_terminal_is_wide_enough() {
+fn a_watch_ends_at_ctrl_c_even_if_the_terminal_takes_no_more_of_a_frame() {
+    let server = Server::start();
+    let (_unread, terminal) = ends();
+    let mut watch = server.rlock(["inspect", "--watch=1ms"]);
+    watch.stdout(terminal.try_clone().unwrap()).env("RLOCK_PREFIX", "p".repeat(200));
+    let mut watch = Process::start(&mut watch);
+    let asked = || [PollFd::new(terminal.as_fd(), PollFlags::POLLOUT)];
+    until("the terminal is full", || poll(&mut asked(), 0u8) == Ok(0));
+    support::send_signal(watch.id(), "INT");
+    assert_eq!(watch.wait().unwrap().signal(), Some(libc::SIGINT));
+}
+
+#[test]
+fn a_waiter_ends_at_a_signal_even_if_the_terminal_has_no_room_for_its_message() {
+    let server = Server::start();
+    let holder = support::holder(&server, &[], "L");
+    let (mut user, terminal) = ends();
+    let set = |flags| fcntl(&terminal, FcntlArg::F_SETFL(flags)).unwrap();
+    let fill = |most| (0..most).take_while(|_| (&terminal).write(b"x").is_ok()).count();
+    let mut make_room = || {
+        user.read_exact(&mut [0; 1000]).unwrap();
+        until("it has room", || fill(1) == 1);
+    };
+    set(OFlag::O_NONBLOCK);
+    fill(usize::MAX);
+    make_room();
+    let room = fill(usize::MAX);
+    // Now it takes some bytes, but not all of a line.
+    make_room();
+    fill(room - 20);
+    set(OFlag::empty());
+    let mut waiter = server.rlock(["exec", "L", "true"]);
+    let mut waiter = Process::start(waiter.stderr(terminal));
+    until("it waits", || server.waiting("L") == 1);
+    support::send_signal(waiter.id(), "TERM");
+    assert_eq!(waiter.wait().unwrap().signal(), Some(libc::SIGTERM));
+    holder.finish().exits(0);
+}
+
+#[test]
+fn q_ends_a_watch_whose_first_line_has_the_time_and_the_server() {
+    let server = Server::on_tcp(&["--requirepass", "s3cret"]);
+    let mut terminal = Terminal::start(&server);
+    let url = server.tcp_url().replace("//", "//:s3cret@");
+    terminal.enters(&format!("stty cols 60; RLOCK_URL={url} $rlock inspect -W; echo status-$?"));
+    terminal.sees("\x1b[2J\x1b[H20");
+    let line = terminal.sees("\x1b[K");
+    let place = format!("Z  127.0.0.1:{}  rlock:*\x1b[K", server.port());
+    assert!(line.ends_with(&place), "{line:?}");
+    // Also while the server does not answer. Nothing that is typed is shown.
+    server.signal("STOP");
+    terminal.types("~q");
+    let end = terminal.sees("status-0");
+    assert!(!end.contains('~'), "{end:?}");
+    server.signal("CONT");
+    // The terminal shows again what is typed.
+    terminal.sees("$ ");
+    terminal.types("echo again");
+    terminal.sees("echo again");
+}
+
+#[test]
+fn a_watch_can_be_suspended_and_leaves_the_terminal_as_it_was() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock inspect -W=50ms L");
+    terminal.sees("L: free");
+    terminal.types(SUSPEND);
+    terminal.sees("Stopped");
+    terminal.enters("stty -a; fg");
+    let mode = terminal.sees("L: free");
+    assert!(mode.contains(" icanon ") && mode.contains(" echo "), "{mode:?}");
+    terminal.types("q");
+    terminal.sees("$ ");
+    // A signal ends it too.
+    terminal.enters("timeout --foreground 1 $rlock inspect -W=50ms L; echo status-$?; stty -a");
+    terminal.sees("status-124");
+    let mode = terminal.sees(" echoe ");
+    assert!(mode.contains(" icanon ") && mode.contains(" echo "), "{mode:?}");
+}
+
+#[test]
+fn a_list_is_cut_to_the_terminal_but_the_name_last() {
     let server = Server::start();
     let label = "https://ci.example/jobs/813";
     support::acquire(&server, &["--shared", "--label", label], "a-rather-long-name");
@@ -44,8 +134,16 @@ fn a_list_has_labels_if_the_terminal_is_wide_enough() {
         terminal.sees("NAME");
         terminal.sees("1 lock")
     };
+    let narrow = list("COLUMNS=50");
+    assert!(
+        !narrow.contains("https") && narrow.contains("a-rather-long-name  2 holders"),
+        "{narrow}"
+    );
     let narrow = list("");
-    assert!(!narrow.contains("https") && narrow.contains(" 2 holders: "), "{narrow}");
+    assert!(
+        narrow.contains("a-rather-long-name  2 holders: ") && narrow.contains("https…"),
+        "{narrow}"
+    );
     for setting in ["COLUMNS=200", "stty cols 200;"] {
         let wide = list(setting);
         assert!(wide.contains("LABEL") && wide.contains(label), "{wide}");
@@ -80,8 +178,8 @@ fn a_watch_of_a_long_list_keeps_its_summary() {
     let mut terminal = Terminal::start(&server);
     terminal.enters("stty rows 8; $rlock inspect -W");
     let frame = terminal.sees("9 locks");
-    assert!(frame.contains("lock-4 ") && frame.contains("(5 more lines)"), "{frame}");
-    assert!(!frame.contains("lock-5"), "{frame}");
+    assert!(frame.contains("lock-3 ") && frame.contains("(6 more lines)"), "{frame}");
+    assert!(!frame.contains("lock-4"), "{frame}");
     terminal.types(INTERRUPT);
     terminal.sees("$ ");
 }
@@ -168,6 +266,28 @@ fn a_suspended_job_ends_before_its_lease_does() {
         terminal.sees("status-76");
         assert!(!ran.exists());
     }
+}
+
+#[test]
+fn in_the_background_no_message_stops_a_job_that_waits_or_holds_a_lock() {
+    let server = Server::start();
+    let first = support::holder(&server, &[], "L");
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("stty -echo tostop; echo ready");
+    terminal.sees("ready");
+    let ran = server.directory().join("ran");
+    terminal.enters(&format!("$rlock exec L touch {} &", ran.display()));
+    terminal.sees("waiting at position 1");
+    until("it waits", || server.waiting("L") == 1);
+    terminal.enters("$rlock release --force L &");
+    terminal.sees("revoked");
+    first.end().exits(76);
+    until("it runs", || ran.exists());
+    terminal.enters("$rlock acquire --ttl 1h --while-pid $$ L &");
+    let is_long = |left: u64| left > 1_800_000;
+    until("it is held", || server.inspect("L")["ttl_ms"].as_u64().is_some_and(is_long));
+    terminal.enters("wait; echo over-$?");
+    terminal.sees("over-0");
 }
 
 #[test]

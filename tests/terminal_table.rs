@@ -15,7 +15,7 @@ const TABLE: &str = include_str!("terminal_table.txt");
 const TERMINALS: usize = 4;
 
 /// Each prints "up" as soon as ^C can no longer be lost. dash loses one just before it forks.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 6] = [
     // A whole command, without a space inside a word, because the shell splits it.
     ("up", r#"perl -e $|=print("up\n");sleep"#),
     // Perl loses one just before it blocks, so it looks for input again and again.
@@ -29,6 +29,24 @@ const PROGRAMS: [(&str, &str); 4] = [
         r"$|=1; $SIG{CONT}=sub{$n++}; for (1,2) {print qq(up\n); <STDIN>} print qq(continued-$n\n)",
     ),
     ("awaits", r"$|=1; print qq(up\n); select(undef, undef, undef, 0.01) until -e q(go)"),
+    (
+        "hears",
+        r"$|=1; for (qw(HUP CONT)) {$SIG{$_}=sub{$n{$_[0]}++}} print qq(up\n);
+        select(undef, undef, undef, 0.01) until $n{HUP} && $n{CONT};
+        select(undef, undef, undef, 0.2); open F, q(>), q(heard); print F %n{HUP}, %n{CONT}",
+    ),
+    // A terminal whose session a command leads. It types a line, and is closed at once when that
+    // says that it is up.
+    (
+        "window",
+        r"import os, pty, sys
+leader, keys = pty.fork()
+if leader == 0: os.execvp(sys.argv[2], sys.argv[2:])
+os.write(keys, (sys.argv[1] + '\n').encode())
+seen = b''
+while b'up' not in seen: seen += os.read(keys, 99)
+os.close(keys)",
+    ),
 ];
 
 #[test]
@@ -76,8 +94,8 @@ fn shown(server: &Server, [lock, waits, front]: [&str; 3], case: &str) -> String
     }
     let played = catch_unwind(AssertUnwindSafe(|| play(Terminal::of(shell), case)));
     let shown = played.unwrap_or_else(|panic| match panic.downcast::<String>() {
-        Ok(message) => *message,
-        Err(_) => "failed".into(),
+        Ok(message) => format!("never shown: {message}"),
+        Err(_) => "never shown".into(),
     });
     let shown = shown.replace("$ ", "");
     let lines = shown.lines().map(|line| match line.split_once("] ") {

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
+use crate::support::name::Name;
+use crate::support::proxy::Proxy;
 use crate::support::server::free_port;
-use crate::support::{Client, Finished, Server, binary, run, until};
+use crate::support::{Client, Finished, LongerWait, Server, binary, run, until};
 use tempfile::TempDir;
 
 const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
@@ -60,6 +63,10 @@ impl Authority {
         );
         (server, format!("rediss://localhost:{port}"))
     }
+}
+
+fn port_of(url: &str) -> u16 {
+    url.rsplit(':').next().unwrap().parse().unwrap()
 }
 
 /// An rlock that trusts this authority.
@@ -135,6 +142,52 @@ fn an_untrusted_server_is_rejected_with_78_and_receives_no_password() {
 }
 
 #[test]
+fn a_silent_address_does_not_delay_tls_and_each_address_must_have_the_certificate_of_the_name() {
+    let authority = Authority::new();
+    authority.signs("right", "DNS:name.test", "-days 2");
+    authority.signs("wrong", "DNS:elsewhere.example,IP:127.0.0.2", "-days 2");
+    let [right, wrong] = ["right", "wrong"].map(|name| authority.serves(name, "no"));
+    let [right_port, wrong_port] = [&right, &wrong].map(|(_, url)| port_of(url));
+    let name = Name::of(&[right_port, wrong_port, right_port]);
+    let client = name.client("rediss", "").with("RLOCK_TLS_CA", authority.path("ca.crt"));
+    name.proxies[0].part(true);
+    let mut longer = LongerWait::of("9s");
+    client.run("exec -n --ttl 2m --io-timeout 30s L true").exits(0);
+    longer.is_not_over();
+    name.leads_to(&[1]);
+    client.run(EXEC).exits(78).says("is for another host");
+}
+
+#[test]
+fn certificates_and_keys_that_are_replaced_are_read_again_for_the_next_connection() {
+    let (authority, server, url) = serving("yes");
+    let proxy = Proxy::to(port_of(&url), Duration::ZERO);
+    let client = certified(&authority, &proxy.url().replace("redis", "rediss"));
+    let mut holder = client.holder("-v --ttl 15s L");
+    let mut waiter = client.waiter("-w 1h L");
+    // First those of the server are replaced, by another authority.
+    let new = Authority::new();
+    new.signs("server", "DNS:localhost,IP:127.0.0.1", "-days 2");
+    new.signs("client", "DNS:client", "-days 2");
+    let replace = |file: &&str| {
+        std::fs::copy(new.file(file), authority.file(file)).unwrap();
+    };
+    ["server.crt", "server.key"].iter().for_each(replace);
+    server.cli(&["CONFIG", "SET", "tls-ca-cert-file", &new.path("ca.crt")]);
+    proxy.cut();
+    waiter.told("not signed by a trusted authority");
+    holder.told("not signed by a trusted authority; retrying");
+    std::fs::remove_file(authority.file("client.key")).unwrap();
+    holder.told("client.key: no such file or directory; retrying");
+    // A client that has not been served yet does not wait for it.
+    client.run("exec -w 1h L true").exits(78).says("client.key");
+    ["ca.crt", "client.crt", "client.key"].iter().for_each(replace);
+    holder.told("renewed for 15s");
+    holder.finish().exits(0);
+    waiter.end().exits(0).prints("ENTERED");
+}
+
+#[test]
 fn without_root_certificates_tls_exits_with_78_unless_ssl_cert_file_names_one() {
     let (authority, _server, url) = serving("no");
     let client = Client::of(&url).with("SSL_CERT_DIR", "/nonexistent");
@@ -161,6 +214,12 @@ fn a_server_that_requires_a_client_certificate_receives_it() {
         server.cli(&["CONFIG", "SET", "tls-protocols", version]);
         trusting(&authority, &url).run(EXEC).exits(78).says("; set --tls-cert and --tls-key");
     }
+    // Editors on Windows begin a file with a byte order mark.
+    for file in ["ca.crt", "client.crt", "client.key"].map(|name| authority.file(name)) {
+        let text = std::fs::read(&file).unwrap();
+        std::fs::write(&file, [b"\xef\xbb\xbf", &*text].concat()).unwrap();
+    }
+    certified(&authority, &url).run(EXEC).exits(0);
 }
 
 #[test]
@@ -170,10 +229,24 @@ fn an_unusable_certificate_exits_with_78_and_a_plain_explanation() {
     authority.openssl("req -new -key ca.key -out old.csr -subj /CN=localhost");
     authority
         .openssl("x509 -req -in old.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out old.crt");
-    std::fs::copy(authority.file("ca.key"), authority.file("old.key")).unwrap();
-    for (certificate, problem, remedy) in
-        [("old", "version 1", "version 3 certificate"), ("ca", "is a CA certificate", "CA:FALSE")]
-    {
+    std::fs::write(authority.file("v3"), "subjectAltName=DNS:localhost").unwrap();
+    for name in ["old.key", "by_p521.key"] {
+        std::fs::copy(authority.file("ca.key"), authority.file(name)).unwrap();
+    }
+    let p521 = "-newkey ec -pkeyopt ec_paramgen_curve:secp521r1 -nodes -days 2 -subj /CN=p521";
+    authority.openssl(&format!("req -x509 {p521} -keyout p521.key -out p521.crt"));
+    authority.openssl(
+        "x509 -req -in old.csr -CA p521.crt -CAkey p521.key -CAcreateserial -out by_p521.crt \
+         -extfile v3",
+    );
+    let trusted = ["ca.crt", "p521.crt"].map(|name| std::fs::read(authority.file(name)).unwrap());
+    std::fs::write(authority.file("ca.crt"), trusted.concat()).unwrap();
+    for (certificate, problem, remedy) in [
+        ("old", "version 1", "version 3 certificate"),
+        ("ca", "is a CA certificate", "CA:FALSE"),
+        ("p521", "no algorithm in common", "use RSA, P-256"),
+        ("by_p521", "signed with an unsupported kind of key", "use RSA, P-256"),
+    ] {
         let (_server, url) = authority.serves(certificate, "no");
         trusting(&authority, &url).run(EXEC).exits(78).says(problem).says(remedy);
     }
@@ -185,11 +258,13 @@ fn an_unusable_key_exits_with_78_and_states_the_remedy() {
     authority.signs("client", "DNS:client", "-days 2");
     authority.openssl("ec -aes128 -passout pass:x -in client.key -out older.key");
     authority.openssl("pkey -aes128 -passout pass:x -in client.key -out encrypted.key");
+    authority.openssl("ecparam -name secp521r1 -genkey -noout -out p521.key");
     for (key, part) in [
         ("encrypted.key", "decrypt it with openssl pkey -in "),
         ("older.key", "decrypt it with openssl pkey -in "),
         ("client.crt", "no private key"),
         ("ca.key", "do not match"),
+        ("p521.key", "p521.key: unsupported kind of key; use RSA, P-256"),
     ] {
         let client = certified(&authority, "rediss://localhost:1");
         client.with("RLOCK_TLS_KEY", authority.path(key)).run(EXEC).exits(78).says(part);

@@ -1,8 +1,14 @@
 //! acquire, renew and release accept only the right token, and only while it holds the lock.
 
-use std::process::Command;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 
-use crate::support::{self, Finished, Running, Server, acquire, holder, run, until};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+
+use crate::support::limit::Process;
+use crate::support::{self, Finished, Running, Server, acquire, holder, run, send_signal, until};
 
 #[test]
 fn acquire_prints_a_token_that_renews_and_releases() {
@@ -69,7 +75,18 @@ fn a_renewal_inside_exec_never_shortens_its_lease() {
     let server = Server::start();
     let script = "$rlock renew --ttl 2s $RLOCK_NAME && $rlock inspect --json $RLOCK_NAME";
     let lock = server.exec_script("--ttl 60s L", script).exits(0).json();
-    assert!(lock[0]["ttl_ms"].as_u64().unwrap() > 30_000, "{lock}");
+    assert!(lock["locks"][0]["ttl_ms"].as_u64().unwrap() > 30_000, "{lock}");
+}
+
+#[test]
+fn a_renewal_without_a_length_keeps_it_whatever_the_environment_says() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "10m"], "L");
+    for ttl in ["30s", "soon"] {
+        let mut renew = server.rlock(["renew", "--json", "L", &token]);
+        let left = run(renew.env("RLOCK_TTL", ttl)).exits(0).json()["ttl_ms"].as_u64();
+        assert!(left > Some(590_000), "{left:?}");
+    }
 }
 
 #[test]
@@ -155,6 +172,65 @@ fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
     for redirection in [">&-", ">/dev/full"] {
         server.bash(&format!("$rlock acquire L {redirection}")).exits(70).says("standard output");
         assert!(server.is_free("L"), "{redirection}");
+    }
+}
+
+/// A pipe without room.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_token_waits_for_room_until_a_signal_or_the_end_of_its_lease() {
+    let server = Server::start();
+    // Its keeper would stop this process.
+    let script = Process::start(Command::new("sleep").arg("600"));
+    let pid = script.id().to_string();
+    let kept = ["--while-pid", &pid];
+    for (ttl, form, awaited) in [
+        ("1s", &[][..], "the end of the lease"),
+        ("1s", &["--json"], "the end of the lease"),
+        ("1h", &["--json"], "a signal"),
+        ("1h", &kept, "a signal"),
+        ("1h", &["--shell"], "room"),
+        ("1s", &kept, "room"),
+    ] {
+        let (mut reader, writer) = full_pipe();
+        let mut acquire = server.rlock([&["acquire", "--ttl", ttl], form, &["L"]].concat());
+        let mut process = Process::start(acquire.stdout(writer).stderr(Stdio::piped()));
+        drop(acquire);
+        until("it is held", || !server.is_free("L"));
+        match awaited {
+            "a signal" => send_signal(process.id(), "TERM"),
+            // A keeper renews it.
+            "room" if form == kept => (0..3).for_each(|_| server.is_renewed()),
+            _ => {}
+        }
+        if awaited != "room" {
+            let told = String::from_utf8(process.stderr().rest("its end")).unwrap();
+            let status = process.wait().unwrap();
+            match awaited {
+                "a signal" => assert_eq!(status.signal(), Some(libc::SIGTERM), "{told}"),
+                _ => {
+                    assert_eq!(status.code(), Some(70), "{told}");
+                    assert!(told.contains("expired before the token was read"), "{told}");
+                }
+            }
+            assert!(server.is_free("L"), "{form:?}");
+        }
+        let mut printed = String::new();
+        reader.read_to_string(&mut printed).unwrap();
+        let is_printed = !printed.trim_start_matches('x').is_empty();
+        assert_eq!(is_printed, awaited == "room", "{form:?}: {printed}");
+        if is_printed {
+            assert!(process.wait().unwrap().success(), "{form:?}");
+            assert!(!server.is_free("L"), "{form:?}");
+            server.run("release --force --now L").exits(0);
+        }
     }
 }
 

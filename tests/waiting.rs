@@ -123,6 +123,22 @@ fn a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end() {
     slow.finish().prints("ENTERED slow");
 }
 
+/// How often: see `rules::reminders`.
+#[test]
+fn a_waiter_shows_in_a_log_that_its_position_or_the_holder_has_changed() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let next = waiter(&server, &[], "L", "; read _ || :");
+    let mut last = waiter(&server, &["--ttl", "1s"], "L", "last");
+    first.finish();
+    let told = last.told("still waiting at position 1 after ");
+    assert!(told.contains("held by ") && told.contains(&next.pid().to_string()), "{told}");
+    // Not only as a reminder.
+    assert!(!told.contains("after 1m"), "{told}");
+    next.finish();
+    last.finish().prints("ENTERED last");
+}
+
 #[test]
 fn a_waiter_that_loses_its_connection_keeps_its_position() {
     let server = Server::on_tcp(&[]);

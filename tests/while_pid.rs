@@ -1,14 +1,18 @@
 //! acquire --while-pid: a keeper holds the lock for as long as a process lives, and no longer.
 
+use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::libc;
+use nix::unistd::geteuid;
 
 use crate::support::limit::{Process, limit};
 use crate::support::proxy::Proxy;
+use crate::support::sandbox::{Refused, refuse};
 use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
@@ -35,7 +39,7 @@ fn keeper_of(script: u32) -> Option<String> {
 
 /// Starts a command that acquires L for a keeper, and lets the wire hold back what the keeper asks.
 #[track_caller]
-fn held_back(server: &Server, command: &mut Command) -> (Running, Proxy) {
+pub(crate) fn held_back(server: &Server, command: &mut Command) -> (Running, Proxy) {
     let wire = Proxy::to(server.port(), Duration::ZERO);
     let mut flights = 0;
     // The server does not know the script of the first request.
@@ -48,7 +52,8 @@ fn held_back(server: &Server, command: &mut Command) -> (Running, Proxy) {
     let before = wire.flights();
     // Keeps the request of the keeper back until it is held back altogether.
     wire.delay(Duration::from_millis(800));
-    let running = Running::start(command.env("RLOCK_URL", wire.url()).env("TTL", "10s"));
+    // What the keeper may take to start does not grow with it.
+    let running = Running::start(command.env("RLOCK_URL", wire.url()).env("TTL", "7d"));
     until("the keeper asks", || wire.flights() > before + flights);
     wire.part(true);
     wire.delay(Duration::ZERO);
@@ -82,10 +87,15 @@ fn a_signal_while_the_keeper_starts_leaves_no_lock_and_prints_one_document() {
     let pid = std::process::id().to_string();
     let mut acquire = server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]);
     let (acquire, wire) = held_back(&server, &mut acquire);
+    // The keeper gives up later.
+    let mut longer = LongerWait::of("4s");
     acquire.signal("TERM");
+    let output = acquire.end();
+    assert_eq!(output.status.signal(), Some(libc::SIGTERM));
+    assert_eq!(output.json()["status"], "stopped");
+    longer.is_not_over();
     wire.part(false);
-    assert_eq!(acquire.end().json()["status"], "stopped");
-    assert!(server.is_free("L"));
+    until("the lock is free", || server.is_free("L"));
 }
 
 #[test]
@@ -262,6 +272,11 @@ fn acquire_with_while_pid_exits_with_64_for_a_process_it_cannot_watch() {
         run(&mut server.rlock(["acquire", &format!("--while-pid={bad}"), "L"])).exits(64);
     }
     ended.wait().unwrap();
+    let told = format!(": a thread of process {}; use that process", std::process::id());
+    let thread = nix::unistd::gettid();
+    run(&mut server.rlock(["acquire", &format!("--while-pid={thread}"), "L"]))
+        .exits(64)
+        .says(&told);
     assert!(server.is_free("L"));
 }
 
@@ -276,13 +291,49 @@ fn the_keeper_keeps_none_of_the_callers_descriptors_open() {
 #[test]
 fn after_releasing_its_lock_a_script_survives_a_frozen_server() {
     let server = Server::start();
-    // Longer than the lease, at the end of which a keeper would stop the script.
-    let body = "$rlock release L $t; echo FREE; sleep 3; echo done";
-    let mut running = held(&server, "2s", body);
-    assert_eq!(running.line(), "FREE");
-    server.signal("STOP");
-    running.end().exits(0).prints("done");
-    server.signal("CONT");
+    let without_proc = "unshare --user --map-root-user --mount sh -c \
+        'mount -t tmpfs none /proc && exec $rlock release L $0'";
+    for release in ["$rlock release L", without_proc] {
+        // Another user's process cannot take the place of the keeper.
+        let become_user = match geteuid().is_root() {
+            true => "env setpriv --reuid=54321 --regid=54321 --clear-groups sh -c",
+            false => "sh -c",
+        };
+        let decoy = "read id; printf rlock-$id >/proc/$$/comm; echo READY; read _ || :";
+        let mut decoy = Running::start(&mut server.program(become_user, decoy));
+        // Longer than the lease, at the end of which a keeper would stop the script.
+        let body = format!("echo ${{t%%-*}}; read _; {release} $t; echo FREE; sleep 3; echo done");
+        let mut running = held(&server, "2s", &body);
+        decoy.say(&running.line());
+        assert_eq!(decoy.line(), "READY");
+        running.say("");
+        assert_eq!(running.line(), "FREE", "{release}");
+        server.signal("STOP");
+        running.end().exits(0).prints("done");
+        server.signal("CONT");
+        decoy.finish().exits(0);
+    }
+}
+
+#[test]
+fn a_keeper_writes_to_a_file_only_if_its_script_can() {
+    let server = Server::start();
+    for (how, is_written) in [("<", false), (">>", true)] {
+        let file = server.directory().join("file");
+        fs::write(&file, "theirs\n").unwrap();
+        let body = text(&format!("exec 2{how}{}; echo READY; read _", file.display()));
+        let mut shell = server.program("sh -c", &body);
+        // So it must open the file again.
+        let refused = [Refused::Call(libc::SYS_pidfd_getfd)];
+        let shell = refuse(shell.env("TTL", "3s"), &refused, Errno::EPERM);
+        let mut running = Running::start(shell).prints_first("HELD");
+        assert_eq!(running.line(), "READY");
+        server.revoke("L");
+        assert!(!running.end().status.success());
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.contains("stopping the script"), is_written, "{text}");
+        assert_eq!(text != "theirs\n", is_written, "{text}");
+    }
 }
 
 /// Processes that all have the same command line.

@@ -15,6 +15,7 @@ mod client;
 mod handoff;
 mod hyperfine;
 mod load;
+mod loss;
 mod peers;
 mod quorum;
 mod recording;
@@ -26,12 +27,13 @@ fn main() {
         // Cargo sets it, and every program then searches more directories for its libraries.
         std::env::remove_var("LD_LIBRARY_PATH");
     }
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 6] = [
         ("peers", peers::measure),
         ("handoff", handoff::measure),
         ("server", server::measure),
         ("client", client::measure),
         ("quorum", quorum::measure),
+        ("loss", loss::measure),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

@@ -8,10 +8,36 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 use crate::rules::UserMessage;
-use crate::text::{masked, shown};
+use crate::text::shown;
 
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
+
+/// What users of flock, `consul lock`, `etcdctl lock` and lock libraries type, and the remedy.
+const HABITS: [(&str, &str); 16] = [
+    ("revoke unlock break kill steal evict delete del rm remove", "use release --force"),
+    ("list ls ps status show who info stat describe history", "use inspect"),
+    ("watch top monitor", "use inspect --watch"),
+    ("run lock with wrap", "use exec"),
+    ("refresh extend keepalive heartbeat", "use renew"),
+    ("-c --command", "use sh -c 'LINE' as the command"),
+    ("--lock-timeout --wait-timeout --max-wait --acquire-timeout --try", "use --wait"),
+    ("--nb --nonblocking --non-blocking --no-wait --fail", "use --nonblock"),
+    ("-e --write", "use --exclusive"),
+    ("--read --reader", "use --shared"),
+    ("-u --unlock", "use release"),
+    ("--close -F --no-fork --fcntl --child-exit-code", "remove it"),
+    ("--lease --expire --expiry --ex --px", "use --ttl"),
+    ("-j --jobs --limit --count --max --concurrency", "use --slots"),
+    ("--host -p --port --server --addr --endpoint --endpoints --http-addr", "use --url"),
+    ("--format --output", "use --json"),
+];
+
+/// The remedy for a word that users of other tools type, or another one.
+fn remedy(word: &str, other: impl FnOnce() -> String) -> String {
+    let habit = HABITS.iter().find(|(words, _)| words.split(' ').any(|known| known == word));
+    habit.map_or_else(other, |(_, remedy)| (*remedy).to_owned())
+}
 
 /// The fault of a command line with these words, which clap rejects with this error.
 pub(super) fn fault(error: &clap::Error, words: &[OsString]) -> UserMessage {
@@ -41,8 +67,10 @@ impl Rejected<'_> {
             }
             ErrorKind::InvalidSubcommand => {
                 let word = self.first(ContextKind::InvalidSubcommand).unwrap_or_default();
-                let similar = self.first(ContextKind::SuggestedSubcommand);
-                let remedy = similar.map_or(SUBCOMMANDS.into(), |similar| format!("use {similar}"));
+                // The most similar one is the last.
+                let similar = self.all(ContextKind::SuggestedSubcommand).pop();
+                let similar = || similar.map_or(SUBCOMMANDS.into(), |it| format!("use {it}"));
+                let remedy = remedy(word, similar);
                 UserMessage::new(format!("unknown subcommand {}", shown(word))).with_remedy(remedy)
             }
             ErrorKind::UnknownArgument => match self.first(ContextKind::InvalidArg) {
@@ -73,11 +101,13 @@ impl Rejected<'_> {
                 ),
                 None => (format!("missing subcommand before {written}"), SUBCOMMANDS.into()),
             },
+            (Some(_), []) if option[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                (format!("negative value {written}"), "use a positive one".into())
+            }
             (Some(_), []) => {
                 let similar = self.first(ContextKind::SuggestedArg);
-                let remedy =
-                    similar.map_or_else(|| self.help(), |similar| format!("use {similar}"));
-                (format!("unknown option {written}"), remedy)
+                let similar = || similar.map_or_else(|| self.help(), |it| format!("use {it}"));
+                (format!("unknown option {written}"), remedy(option, similar))
             }
             (Some(subcommand), owners) => (
                 format!("{written} is not an option of {}", subcommand.get_name()),
@@ -155,12 +185,10 @@ impl Rejected<'_> {
         }
     }
 
-    /// For an error that nothing here knows: the first paragraph of clap's own text.
+    /// For an error that nothing here knows. Clap's full text could repeat a value.
     fn other(&self) -> UserMessage {
-        let text = masked(&self.error.render().to_string());
-        let paragraph = text.split("\n\n").next().unwrap_or_default();
-        let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        UserMessage::new(line.strip_prefix("error: ").unwrap_or(&line)).with_remedy(self.help())
+        let what = self.error.kind().as_str().unwrap_or("unusable arguments");
+        UserMessage::new(what).with_remedy(self.help())
     }
 
     fn help(&self) -> String {

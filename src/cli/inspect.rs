@@ -3,8 +3,8 @@
 use clap::Args;
 
 use super::Common;
-use super::options::order;
-use crate::rules::{BoundedDuration, Order, Subject, Timeout};
+use super::options::{order, replicas};
+use crate::rules::{BoundedDuration, Order, Subject, Timeout, Ttl};
 
 #[derive(Args)]
 #[group(skip)]
@@ -28,7 +28,7 @@ pub struct Inspect {
     /// Use this as a monitoring check. A lock needs attention if its holder may be dead or
     /// suspended, if it was revoked but not released, if it cannot be read, or if another tool holds
     /// it without an expiry. If no lock needs attention, inspect prints nothing and exits with
-    /// status 0.
+    /// status 0. If it cannot see all locks, it says why and exits with status 69 or 78.
     #[arg(long)]
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION
@@ -53,6 +53,8 @@ pub struct Inspect {
     #[arg(long, conflicts_with_all = ["json", "watch"], hide_short_help = true)]
     pub(crate) names: bool,
     /// Refresh every DURATION, by default every second
+    ///
+    /// At a terminal, q or Ctrl-C ends it.
     #[arg(
         short = 'W',
         long,
@@ -61,4 +63,24 @@ pub struct Inspect {
         default_missing_value = "1s"
     )]
     pub(crate) watch: Option<Timeout>,
+    /// Check that the servers can keep the promises; exit 1 if not
+    ///
+    /// On each server, inspect acquires a lock of its own, waits for it, renews and releases it, and
+    /// then reads the settings that this user may read. It lists what may break the promises of
+    /// rlock, the worst first, each with a remedy. With --quiet, it prints nothing else. If no
+    /// server answers, the status is 69.
+    #[arg(
+        long,
+        conflicts_with_all = ["subject", "all", "attention", "older_than", "sort", "names", "watch"]
+    )]
+    pub(crate) servers: bool,
+    /// Check for leases of this length, as --ttl of exec [env: RLOCK_TTL] [default: 30s]
+    #[arg(short, long, value_name = "DURATION", requires = "servers", hide_short_help = true)]
+    pub(crate) ttl: Option<Ttl>,
+    /// Check for N replicas, as --min-replicas of exec [env: RLOCK_MIN_REPLICAS] [default: 0]
+    #[arg(
+        long, value_name = "N", requires = "servers", hide_short_help = true,
+        value_parser = replicas
+    )]
+    pub(crate) min_replicas: Option<u32>,
 }

@@ -12,6 +12,7 @@ use crate::rules::{
     BoundedDuration, Label, Name, OnLost, OnUnreachable, Order, Owner, Prefix, Timeout, Token, Ttl,
     UserMessage,
 };
+use crate::text::{masked, quoted};
 
 /// Parses a number of something, within a range.
 fn number<T: FromStr>(text: &str, what: &str, range: &str) -> Result<T, UserMessage> {
@@ -125,6 +126,29 @@ pub struct Common {
 }
 
 impl Common {
+    /// A command for the user to type, on a lock of the same server and prefix: with the options that
+    /// say where, unless they come from the environment. It never shows a password: instead of a URL
+    /// with one, it sets a placeholder, with which it touches no server.
+    pub(crate) fn typed(&self, words: &str, name: &Name) -> String {
+        let is_secret = self.url.iter().any(|url| masked(url) != *url);
+        let program = if is_secret { "RLOCK_URL=URL rlock" } else { "rlock" };
+        let urls = self.url.iter().filter(|_| !is_secret).map(|url| ("--url", url.clone()));
+        let prefix = self.prefix.iter().map(|prefix| ("--prefix", prefix.as_str().to_owned()));
+        let files = [
+            ("--password-file", &self.password_file),
+            ("--tls-ca", &self.tls_ca),
+            ("--tls-cert", &self.tls_cert),
+            ("--tls-key", &self.tls_key),
+        ];
+        let files = files.iter().filter_map(|(option, path)| Some((*option, path.as_ref()?)));
+        let files = files.map(|(option, path)| (option, path.display().to_string()));
+        // Each is one word, because a value may begin with a dash.
+        let word = |(option, value): (_, String)| format!(" {option}={}", quoted(&value));
+        let options: String = urls.chain(prefix).chain(files).map(word).collect();
+        let dashes = if name.as_str().starts_with('-') { " --" } else { "" };
+        format!("{program} {words}{options}{dashes} {}", quoted(name.as_str()))
+    }
+
     pub(crate) fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -221,6 +245,9 @@ pub struct Terms {
     #[arg(long, value_name = "OWNER", hide_short_help = true, help_heading = "Sharing")]
     pub(crate) owner: Option<Owner>,
     /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
+    ///
+    /// Run N + 1 replicas: a failover turns one of them into the master, and with fewer than N left,
+    /// no lock is granted or renewed.
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas, help_heading = "Lease")]
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
@@ -245,4 +272,28 @@ pub struct HoldArgs {
     /// Print one JSON document, even on failure
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    #[test]
+    fn a_command_to_type_names_the_server_but_no_password() {
+        let typed = |line: &str| {
+            let command = Common::augment_args(clap::Command::new("rlock"));
+            let matches = command.get_matches_from(["rlock"].into_iter().chain(line.split(' ')));
+            let name = "-n".parse().unwrap();
+            Common::from_arg_matches(&matches).unwrap().typed("inspect", &name)
+        };
+        assert_eq!(typed("-q"), "rlock inspect -- -n");
+        let words = "--url=redis://h:1/2 --url=unix:///s?db=1 --prefix=a;b: --tls-ca=/c";
+        let quoted = "--url=redis://h:1/2 --url='unix:///s?db=1' --prefix='a;b:' --tls-ca=/c";
+        assert_eq!(typed(words), format!("rlock inspect {quoted} -- -n"));
+        for secret in ["redis://u:p@h", "unix:///s?pass=p"] {
+            assert_eq!(typed(&format!("--url {secret}")), "RLOCK_URL=URL rlock inspect -- -n");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use crate::report::Report;
 use crate::rules::{Kind, Token};
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
+use crate::system::poll::Interrupter;
 use crate::text::quoted;
 
 pub(super) fn run(
@@ -47,7 +48,8 @@ pub(super) fn run(
     let mut keeper = None;
     if let Some(process) = watched {
         let handover = Handover::new(token, &terms.server.read_once);
-        match keeper::start(process, &handover, arguments, inherited, report) {
+        let signals = &mut grant.signals;
+        match keeper::start(process, &handover, arguments, inherited, signals, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
                 grant.give_up(report);
@@ -55,23 +57,30 @@ pub(super) fn run(
             }
         }
     }
-    // Before anything is printed, or a script would read of a grant and of a failure.
-    let stopped = grant.signals.pending().first().map(|arrival| Error::Stopped(arrival.signal));
-    let printed = match (stopped, output) {
-        (Some(stopped), _) => Err(stopped),
-        (None, Output::Human) => output::text(&format!("{}\n", token.as_str())),
-        (None, Output::Json) => output::document(&Document {
+    let text = match output {
+        Output::Human => Ok(format!("{}\n", token.as_str())),
+        Output::Json { .. } => output::json(&Document {
             token: Some(token.as_str()),
             fence: Some(grant.acquired.fence),
             ttl_ms: Some(grant.request.ttl.as_millis()),
             slot: Some(grant.acquired.slot),
             ..Document::new("acquired", &terms.options.name)
         }),
-        (None, Output::Shell) => output::text(&assignments(&grant.variables(&terms.options.name))),
+        Output::Shell => Ok(assignments(&grant.variables(&terms.options.name))),
     };
+    // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
+    // after the lease, which only a keeper renews.
+    let is_stopped = grant.signals.first().is_some();
+    let ends = keeper.is_none().then(|| grant.acquired.lease.deadline());
+    let stop = Some(Interrupter::from(grant.signals.arrival()).or_at(ends));
+    let printed = text.and_then(|text| Ok(!is_stopped && output::text_unless(stop, &text)?));
     // Release the lock if its token could not be printed, or if a signal ended the acquire.
     let unwanted = match printed {
-        Ok(()) => return Ok(Exit::Status(exit::OK)),
+        Ok(true) => return Ok(Exit::Status(exit::OK)),
+        Ok(false) => match grant.signals.first() {
+            Some(signal) => Error::Stopped(signal),
+            None => Error::Internal(anyhow!("the lease expired before the token was read")),
+        },
         Err(error @ Error::Internal(_)) => {
             Error::Internal(anyhow!("{error}; the lock has been released"))
         }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    BoundedDuration, Failure, Group, Instant, LockOutcome, LossPolicy, OnUnreachable, Outcome,
-    Release, Request, Token, show,
+    BoundedDuration, Failure, Group, Instant, LockOutcome, LossPolicy, OnLost, OnUnreachable,
+    Outcome, Release, Request, Token, show,
 };
 use crate::store::Store;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
@@ -31,6 +31,7 @@ pub(super) fn run(
         on_lost: options.on_lost.unwrap_or_default(),
         kill_after: options.kill_after.map_or(LossPolicy::DEFAULT.kill_after, BoundedDuration::get),
     };
+    let on_lost = loss_policy.on_lost;
     let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
     let on_unreachable = options.on_unreachable.unwrap_or_default();
     if on_unreachable == OnUnreachable::Run {
@@ -100,7 +101,13 @@ pub(super) fn run(
             ));
             Ok(Exit::Status(exit::LOST))
         }
-        (LockOutcome::Lost, _, _, _) => Ok(Exit::Status(exit::LOST)),
+        (LockOutcome::Lost, _, _, _) => {
+            report.warn(match on_lost {
+                OnLost::Kill => "the lock was lost, and the command was stopped",
+                OnLost::Continue => "the lock was lost, and the command ended without it",
+            });
+            Ok(Exit::Status(exit::LOST))
+        }
         (LockOutcome::Kept, _, Exit::Status(exit::OK), Some(signal)) => {
             Ok(Exit::Signal(signal as i32))
         }
@@ -145,7 +152,9 @@ fn release(
                 true => "the lease has expired".to_owned(),
                 false => format!("the lease expires within {}", show(left)),
             };
-            report.warn(format_args!("not released ({lease}): {failure}"));
+            let failed = format!("not released ({lease}): {failure}");
+            // After a loss, the loss is the news.
+            if outcome == Outcome::Lost { report.detail(failed) } else { report.warn(failed) }
         }
     }
     released

@@ -55,8 +55,8 @@ impl Grant {
             client: client.to_lines(),
             ..Request::plain(key, terms.ttl)
         };
-        let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let mut store = open(&terms.server, report)?;
+        let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let acquired = wait::acquire(
             &mut *store,
             &request,

@@ -8,12 +8,13 @@ use std::path::Path;
 use nix::unistd::getuid;
 
 use crate::rules::{ClientInfo, Kind, Label};
-use crate::text::{at_most, printable};
+use crate::text::{at_most, printable, shown_program};
 
 /// Describes an exec: this process, and the program that it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
-    let program = Path::new(program).file_name().unwrap_or(program);
-    of(std::process::id(), program.to_string_lossy(), Kind::Exec, label)
+    let program = shown_program(program);
+    let name = Path::new(&*program).file_name().unwrap_or((*program).as_ref());
+    of(std::process::id(), name.to_string_lossy(), Kind::Exec, label)
 }
 
 /// Describes another process that needs the lock.

@@ -1,15 +1,17 @@
 //! `rlock inspect`: the holders and waiters of locks.
 
-mod ctrl_c;
+mod keyboard;
 mod screen;
+mod servers;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use ctrl_c::CtrlC;
+use keyboard::Keyboard;
 use screen::Screen;
 
-use super::{identity, open, output};
+use super::output::Document;
+use super::{identity, names, open, output};
 use crate::cli::Inspect;
 use crate::config::{ReadOnce, Server};
 use crate::error::Error;
@@ -23,9 +25,14 @@ use crate::rules::{
     BoundedDuration, Failure, Instant, Listing, Name, State, Subject, UserMessage, show,
 };
 use crate::store::Store;
+use crate::system::inherited::Inherited;
 use crate::system::poll::ready;
+use crate::text::cut;
 
-pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(options: &Inspect, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
+    if options.servers {
+        return servers::run(options, report);
+    }
     let one = options.subject.as_ref().and_then(Subject::name);
     if one.is_some() && options.older_than.is_some() && !options.attention {
         let fault = UserMessage::new("--older-than selects from a list, but NAME is one lock");
@@ -33,18 +40,19 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     }
     let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
     let older_than = options.older_than.map(BoundedDuration::get);
+    let typed = |words: &str, name: &Name| options.common.typed(words, name);
     let inspection = Inspection {
         store: open(&server, report)?,
         server: &server,
         options,
         one,
         selection: Selection { attention: options.attention, older_than, order: options.sort },
-        here: Here::new(identity::host(), &server.prefix, older_than.filter(|_| options.attention)),
+        here: Here::new(identity::host(), &typed, older_than.filter(|_| options.attention)),
         report,
     };
     match options.watch {
         None => inspection.once(),
-        Some(every) => inspection.watch(every.get()),
+        Some(every) => inspection.watch(every.get(), inherited),
     }
 }
 
@@ -64,14 +72,14 @@ struct Found {
     locks: Vec<Inspected>,
     /// Warnings about the servers, for a page.
     hazards: Vec<String>,
-    /// Whether some of the locks that were found could not be read.
-    damaged: bool,
+    /// Why some locks are missing, if any.
+    missing: Option<Error>,
     /// Whether all servers listed their locks.
     complete: bool,
 }
 
 /// Text for people in two parts. A small screen keeps the second one.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Shown {
     body: String,
     foot: String,
@@ -80,26 +88,40 @@ struct Shown {
 impl Inspection<'_> {
     fn once(mut self) -> Result<Exit, Error> {
         let found = self.find()?;
-        let shown = self.show(&found, Screen::of_stdout().style())?;
+        let screen = Screen::of_stdout();
+        // The holder stays on the screen.
+        let waiters = if screen.is_terminal() { 10 } else { usize::MAX };
+        let shown = self.show(&found, Style { waiters, ..screen.style() })?;
         output::text(&(shown.body + &shown.foot))?;
         // A check that succeeds is silent.
-        if found.is_empty() && self.is_for_people() && !self.selection.attention {
-            self.report.note(self.nothing());
+        if self.is_for_people() && !self.selection.attention {
+            match (&found.locks[..], self.one) {
+                ([lock], Some(name)) if lock.view.is_unknown() => {
+                    let prefix = &self.server.prefix;
+                    self.report.note(names::unknown(&mut *self.store, prefix, name));
+                }
+                _ if found.is_empty() => self.report.note(self.nothing()),
+                _ => {}
+            }
         }
+        Ok(self.exit(&found))
+    }
+
+    fn exit(&self, found: &Found) -> Exit {
         let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
-        Ok(Exit::Status(match self.selection.attention {
+        Exit::Status(match self.selection.attention {
             _ if !found.complete => exit::UNREACHABLE,
             true if found.is_empty() => exit::OK,
             true => exit::ATTENTION,
             false if free && self.one.is_some() => exit::FREE,
             false => exit::OK,
-        }))
+        })
     }
 
     /// Redraws until rlock is stopped. A server that does not answer may recover.
-    fn watch(mut self, every: Duration) -> Result<Exit, Error> {
-        let ctrl_c = CtrlC::handle()?;
-        let mut last: Option<(Instant, Found)> = None;
+    fn watch(mut self, every: Duration, inherited: Inherited) -> Result<Exit, Error> {
+        let keyboard = Keyboard::listen(inherited)?;
+        let mut last: Option<(Instant, Shown)> = None;
         let mut first = true;
         loop {
             let next = Instant::now() + every;
@@ -107,47 +129,32 @@ impl Inspection<'_> {
             let screen = Screen::of_stdout();
             let shown = match found {
                 Ok(found) => {
-                    let (_, found) = last.insert((Instant::now(), found));
-                    self.show_frame(found, screen)?
+                    let shown = self.show_frame(&found, screen)?;
+                    // In a log, it is not printed again.
+                    last = screen.is_terminal().then(|| (Instant::now(), shown.clone()));
+                    shown
                 }
                 // An error that the user must fix ends the watch.
                 Err(error) if first && !error.is_transient() => return Err(error),
                 Err(error) if self.options.json => {
                     self.report.warn(&error);
-                    Shown::default()
+                    let failed = output::failure(self.one, &error, error.exit());
+                    let failed = Document { locks: Some(Vec::new()), ..failed };
+                    Shown { body: output::json(&failed)?, foot: String::new() }
                 }
-                Err(error) => self.outdated(last.as_ref(), &error, screen)?,
+                Err(error) => outdated(last.as_ref(), &error, screen),
             };
-            ctrl_c.draw(&screen.frame(&shown.body, &shown.foot, first))?;
+            keyboard.draw(&screen.frame(&shown.body, &shown.foot, first))?;
             first = false;
             ready([], Some(next)).context("cannot wait")?;
         }
-    }
-
-    /// The last frame and its age, while the server is away.
-    fn outdated(
-        &self,
-        last: Option<&(Instant, Found)>,
-        error: &Error,
-        screen: Screen,
-    ) -> Result<Shown, Error> {
-        let problem = error.problem();
-        let (mut shown, age) = match last {
-            // In a log, it has been printed already.
-            Some((at, found)) if screen.is_terminal() => {
-                let age = show(Instant::now().since(*at));
-                (self.show_frame(found, screen)?, format!("{age} old: "))
-            }
-            _ => Default::default(),
-        };
-        shown.foot += &screen.style().line(&format!("{age}{problem}; retrying"), true);
-        Ok(shown)
     }
 
     fn find(&mut self) -> Result<Found, Error> {
         let listing = match self.one {
             Some(name) => {
                 let view = self.store.inspect(&self.server.key(name));
+                let view = view.and_then(|view| self.store.verify().map(|()| view));
                 let one = |view| vec![(name.clone(), Ok(view))];
                 view.map(|view| Listing { locks: one(view), failures: Vec::new() })
             }
@@ -178,20 +185,28 @@ impl Inspection<'_> {
                 Err(failure) => unreadable.push((format!("{name}: "), failure)),
             }
         }
-        let damaged = !unreadable.is_empty();
         unreadable.extend(listing.failures.into_iter().map(|failure| (String::new(), failure)));
         if locks.is_empty() && !unreadable.is_empty() {
             return Err(unreadable.swap_remove(0).1.into());
         }
-        for (prefix, failure) in unreadable {
+        for (prefix, failure) in &unreadable {
             self.report.warn(format_args!("{prefix}{failure}"));
         }
-        Ok(Found { locks: self.selection.of(locks), hazards: Vec::new(), damaged, complete })
+        let missing = unreadable.into_iter().next();
+        let missing = missing.map(|(prefix, it)| it.reworded(|what| format!("{prefix}{what}")));
+        let (missing, hazards) = (missing.map(Error::from), Vec::new());
+        Ok(Found { locks: self.selection.of(locks), hazards, missing, complete })
     }
 
-    /// What to draw. Without locks, it says so.
+    /// What to draw: on a terminal, the time and the server first. Without locks, it says so.
     fn show_frame(&self, found: &Found, screen: Screen) -> Result<Shown, Error> {
         let mut shown = self.show(found, screen.style())?;
+        if let (Some(width), true) = (screen.style().width, self.is_for_people()) {
+            let now = humantime::format_rfc3339_seconds(SystemTime::now());
+            let Server { prefix, location, .. } = self.server;
+            let head = format!("{now}  {location}  {}*", prefix.as_str());
+            shown.body.insert_str(0, &screen.style().line(&cut(&head, width), false));
+        }
         if self.is_for_people() && found.is_empty() {
             shown.foot = screen.style().line(&self.nothing(), false);
         }
@@ -204,8 +219,11 @@ impl Inspection<'_> {
         let (body, foot) = match &locks[..] {
             _ if self.options.json => {
                 let history = if one { usize::MAX } else { usize::from(self.options.all) };
-                let documents = json::documents(&self.server.prefix, locks, history);
-                (output::json(&documents)?, String::new())
+                let locks = Some(json::documents(&self.server.prefix, locks, history));
+                let missing = found.missing.as_ref();
+                let begin = missing.map(|error| output::failure(self.one, error, self.exit(found)));
+                let document = Document { locks, ..begin.unwrap_or_default() };
+                (output::json(&document)?, String::new())
             }
             _ if self.options.names => {
                 let is_held = |lock: &&Inspected| lock.view.state != State::Free;
@@ -225,28 +243,30 @@ impl Inspection<'_> {
     /// The message for an empty list: `no lock is held under prefix 'rlock:' on
     /// redis.example:6379`.
     fn nothing(&self) -> String {
-        let locks = match &self.options.subject {
-            Some(Subject::One(name)) => format!("no lock {name}"),
-            Some(Subject::Matching(pattern)) => format!("no lock that matches '{pattern}'"),
-            None => "no lock".into(),
-        };
-        let what = match (self.selection.attention, self.selection.older_than) {
-            (true, None) => "needs attention".into(),
-            (true, Some(limit)) => {
-                format!("needs attention or has been held for longer than {}", show(limit))
-            }
-            (false, Some(limit)) => format!("has been held for longer than {}", show(limit)),
-            (false, None) if self.options.all => "is remembered".into(),
-            (false, None) => "is held".into(),
+        let Inspect { subject, all, attention, older_than, .. } = self.options;
+        let what = match (subject, all, attention, older_than) {
+            (None, false, false, None) => "no lock is held",
+            (_, _, true, _) => "no lock needs attention",
+            _ => "no such lock",
         };
         let Server { prefix, location, .. } = self.server;
-        format!("{locks} {what} under prefix '{}' on {location}", prefix.as_str())
+        format!("{what} under prefix '{}' on {location}", prefix.as_str())
     }
+}
+
+/// The last frame and its age, while the server is away.
+fn outdated(last: Option<&(Instant, Shown)>, error: &Error, screen: Screen) -> Shown {
+    let problem = error.problem();
+    let (mut shown, age) = last.map_or_else(Default::default, |(at, shown)| {
+        (shown.clone(), format!("{} old: ", show(Instant::now().since(*at))))
+    });
+    shown.foot += &screen.style().line(&format!("{age}{problem}; retrying"), true);
+    shown
 }
 
 impl Found {
     /// Whether there is nothing to show, nor to warn about.
     fn is_empty(&self) -> bool {
-        self.locks.is_empty() && self.complete && !self.damaged
+        self.locks.is_empty() && self.missing.is_none()
     }
 }

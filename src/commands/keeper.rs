@@ -5,7 +5,7 @@
 //! process rather than a fork, because a fork would copy the connections and only one of the
 //! threads.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,12 +15,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, kill};
+use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, setsid};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open, test_kill_process};
 
 use super::grant::Grant;
 use super::retry::Retry;
@@ -31,14 +31,20 @@ use crate::report::Report;
 use crate::rules::{
     ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
 };
-use crate::supervise::keeper_process::name_of_keeper;
-use crate::supervise::watched::{Watched, has_ended};
+use crate::supervise::keeper_process::listen;
+use crate::supervise::watched::{Watched, field, has_ended};
 use crate::supervise::{Guard, RenewableHold, watch};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
+use crate::system::poll::{Interrupter, Want, Woken, wait};
+use crate::system::signals::Signals;
 
 /// What a keeper writes once it has the hold.
 const READY: &[u8] = b"ready";
+
+/// How long its parent waits for that, whatever the TTL. A keeper tries to reach the server for half
+/// as long, so that its last attempt ends before.
+const START_AT_MOST: Duration = Duration::from_secs(10);
 
 /// Returns a pidfd of the process if rlock can watch it and stop it.
 pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
@@ -57,16 +63,21 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     if number.unsigned_abs() == std::process::id() {
         return Err(refused("this is rlock itself", "use $$ for the script"));
     }
-    let missing = || refused("no such process", "use the ID of a running process");
+    let is_other = |process: &String| *process != number.to_string();
+    let missing = || match field(Pid::from_raw(number), "status", "Tgid:").filter(is_other) {
+        Some(process) => refused(&format!("a thread of process {process}"), "use that process"),
+        None => refused("no such process", "use the ID of a running process"),
+    };
     let pid = rustix::process::Pid::from_raw(number).ok_or_else(missing)?;
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
-        rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => missing(),
+        // The last two are for threads, on old and on new kernels.
+        Errno::SRCH | Errno::INVAL | Errno::NOENT => missing(),
         error => Error::system("cannot watch a process", failed("pidfd_open", error)),
     })?;
-    match kill(Pid::from_raw(number), None) {
+    match test_kill_process(pid) {
         _ if has_ended(opened.as_fd()) => Err(missing()),
-        Err(Errno::EPERM) => {
+        Err(Errno::PERM) => {
             Err(refused("the process belongs to another user", "use a process that you own"))
         }
         _ => Ok(opened),
@@ -81,6 +92,7 @@ pub(super) fn start(
     handover: &Handover,
     arguments: &[OsString],
     inherited: Inherited,
+    signals: &mut Signals,
     report: &Report,
 ) -> Result<Child, Error> {
     let mut keeper = Command::new("/proc/self/exe");
@@ -106,18 +118,28 @@ pub(super) fn start(
     // It has the keeper's end of the socket.
     drop(keeper);
     let mut keeper = started?;
-    // If one of these fails, the keeper has ended, and its stderr says why.
+    let until = Some(Instant::now() + START_AT_MOST);
+    let stop = Some(Interrupter::from(signals.arrival()).or_at(until));
+    let _ = handover.send(&socket, stop);
+    let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();
-    let _ = handover.send(&socket);
-    let _ = socket.read_to_end(&mut written);
+    let _ = socket.set_nonblocking(true).and_then(|()| socket.read_to_end(&mut written));
     if written == READY {
         return Ok(keeper);
     }
+    let _ = keeper.kill();
+    if let Some(signal) = signals.first() {
+        return Err(Error::Stopped(signal));
+    }
+    if let Ok(Woken::Interrupted) = woken {
+        let told = "no answer; check the server".to_owned();
+        return Err(Error::Keeper { status: Some(exit::UNREACHABLE.into()), told });
+    }
+    // It has ended, and its stderr says why.
     let mut told = String::new();
     if let Some(mut errors) = keeper.stderr.take() {
         let _ = errors.read_to_string(&mut told);
     }
-    let _ = keeper.kill();
     let status = keeper.wait().ok().and_then(|status| status.code());
     let last = told.lines().next_back().unwrap_or_default();
     let told = last.strip_prefix("rlock: ").and_then(|line| line.strip_prefix(report.subject()));
@@ -157,11 +179,13 @@ pub(super) fn run(
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
     // The lock is held already, and for at least this much longer.
     terms.wait_limit = Some(Duration::ZERO);
-    terms.start_limit = Some(terms.ttl.get() / 2);
+    terms.start_limit = Some(terms.ttl.get().min(START_AT_MOST) / 2);
     let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
-    // By this name a release finds it.
-    let _ = CString::new(name_of_keeper(&request.token)).map(|name| prctl::set_name(&name));
+    // For those who look at processes.
+    let _ = prctl::set_name(c"rlock-keeper");
+    // By this, a release finds it.
+    let _address = listen(&request.token);
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let Request { key, token, .. } = &request;

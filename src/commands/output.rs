@@ -1,9 +1,9 @@
 //! Results on stdout: text for users, assignments for scripts, JSON for programs.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Write, stdout};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -12,27 +12,31 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::cli;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inspect::json::{HolderDocument, WaiterDocument};
-use crate::rules::{ClientInfo, Fence, Name, Operator, Slot};
+use crate::inspect::json::{Format, HolderDocument, LockDocument, WaiterDocument};
+use crate::rules::{ClientInfo, Fence, Instant, Name, Operator, Slot};
+use crate::system::poll::{self, Interrupt, Interrupter};
 use crate::text::{Line, is_unsafe};
 
 /// What reads the result of a command on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     Human,
-    Json,
+    /// With `lists`, every document lists locks: none after a failure.
+    Json {
+        lists: bool,
+    },
     /// A shell, which evaluates it.
     Shell,
 }
 
 impl Output {
     /// For a command with `--json` as its only choice.
-    pub(super) fn of(json: bool) -> Self {
-        if json { Self::Json } else { Self::Human }
+    pub(super) fn of(json: bool, lists: bool) -> Self {
+        if json { Self::Json { lists } } else { Self::Human }
     }
 
     pub(super) fn of_acquire(options: &cli::Acquire) -> Self {
-        if options.shell { Self::Shell } else { Self::of(options.json) }
+        if options.shell { Self::Shell } else { Self::of(options.json, false) }
     }
 
     /// For a command line that could not be parsed: what its words ask for, as far as they are
@@ -42,18 +46,24 @@ impl Output {
         let has =
             |option: &str| words.iter().take_while(|word| *word != "--").any(|word| word == option);
         match subcommand.to_str() {
-            Some("acquire" | "renew" | "release" | "inspect") if has("--json") => Self::Json,
+            Some("acquire" | "renew" | "release") if has("--json") => Self::Json { lists: false },
+            Some("inspect") if has("--json") => Self::Json { lists: true },
             Some("acquire") if has("--shell") => Self::Shell,
             _ => Self::Human,
         }
     }
 }
 
-/// The JSON document of acquire, renew and release, and that of every failure.
+/// The JSON document of every subcommand, and of every failure.
 #[derive(Default, Serialize)]
 pub(super) struct Document<'a> {
+    pub(super) format: Format,
+    /// Empty if inspect has shown all that it was asked for.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) status: &'static str,
-    pub(super) name: Option<&'a str>,
+    /// The inner `None` means that the command line could not be parsed, or names no lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,32 +87,43 @@ pub(super) struct Document<'a> {
     pub(super) superseded_by: Option<&'a ClientInfo>,
     #[serde(flatten)]
     pub(super) operator: Option<&'a Operator>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) locks: Option<Vec<LockDocument<'a>>>,
 }
 
 impl<'a> Document<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        Self { status, name: Some(name.as_str()), ..Self::default() }
+        Self { status, name: Some(Some(name.as_str())), ..Self::default() }
     }
 }
 
-/// Prints the JSON document of a command that failed, including the exit status.
-pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
+/// How long the last words wait for room on stdout. The status matters more.
+const LAST_AT_MOST: Duration = Duration::from_millis(500);
+
+/// The JSON document of a command that failed and exits so.
+pub(super) fn failure<'a>(name: Option<&'a Name>, error: &'a Error, exit: Exit) -> Document<'a> {
     let mut failed = Document {
         status: error.status(),
-        name: name.map(Name::as_str),
+        name: Some(name.map(Name::as_str)),
         exit: Some(exit.shown()),
         message: Some(Line::new(&error.to_string()).as_str().to_owned()),
         ..Document::default()
     };
     match error {
-        Error::Busy { view, .. } | Error::UnknownId(_, view) | Error::AmbiguousId(_, view) => {
+        Error::Busy { view, .. } | Error::Id { view, .. } => {
             failed.holders = Some(HolderDocument::all(view));
         }
         Error::Superseded(newer) => failed.superseded_by = Some(&**newer),
         Error::Removed(operator) => failed.operator = Some(operator),
         _ => {}
     }
-    document(&failed)
+    failed
+}
+
+/// Prints a text before rlock ends with an error, if that is possible without a long wait.
+pub(super) fn last(text: &str) -> Result<(), Error> {
+    let until = Some(Instant::now() + LAST_AT_MOST);
+    text_unless(Some(Interrupter::default().or_at(until)), text).map(drop)
 }
 
 /// Prints one JSON document, on one line.
@@ -140,11 +161,15 @@ impl Formatter for Escaping {
     }
 }
 
-/// Writes all of a text, or fails. This bypasses std's stdout, which ignores a closed descriptor.
+/// Writes all of a text, or fails.
 pub(super) fn text(text: &str) -> Result<(), Error> {
-    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
-    let written = stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()));
-    match written {
+    text_unless(None, text).map(drop)
+}
+
+/// Writes all of a text, or fails; returns false if the interrupt comes first. This bypasses std's
+/// stdout, which ignores a closed descriptor.
+pub(super) fn text_unless(stop: Interrupt<'_>, text: &str) -> Result<bool, Error> {
+    match poll::write(stdout().as_fd(), text.as_bytes(), stop) {
         // SIGPIPE ends most programs here, but rlock ignores it.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::Unread),
         written => Ok(written.context("cannot write to standard output")?),

@@ -23,7 +23,7 @@ pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
     let mut store = open(&server, report)?;
     match (token, &options.id) {
         (Some(token), _) => release(&mut *store, options, &key, &token, report),
-        (None, None) => revoke::run(&mut *store, options, &key, report),
+        (None, None) => revoke::run(&mut *store, options, &server.prefix, &key, report),
         (None, Some(id)) => revoke::run_for_one(&mut *store, options, &key, id, report),
     }
 }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::identity;
 use super::output::{self, Document};
 use super::retry::Retry;
+use super::{identity, names};
 use crate::cli::{HoldArgs, Release};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
 use crate::rules::{
-    HoldState, Holder, Id, Instant, Key, Kind, Label, Operator, Removal, Revocation, ServerTime,
-    State, show,
+    Ending, HoldState, Holder, Id, Instant, Key, Kind, Label, Operator, Prefix, Removal,
+    Revocation, ServerTime, State, UserMessage, View, show,
 };
 use crate::store::Store;
 use crate::system::poll::ready;
-use crate::text::Line;
+use crate::text::{Line, quoted};
 
 /// The pause between two checks for whether the revoked holders are gone. No message announces
 /// that.
@@ -31,34 +31,31 @@ const RETRY: Retry<'_> = Retry { pending: "not revoked", ends: None, signals: No
 pub(super) fn run(
     store: &mut dyn Store,
     options: &Release,
+    prefix: &Prefix,
     key: &Key,
     report: &Report,
 ) -> Result<Exit, Error> {
     let (revocation, by) = how(options);
     let before = RETRY.run(store, report, |store| store.revoke(key, revocation, &by))?;
     match (before.state, revocation) {
-        (State::Foreign, Revocation::Graceful) => return Err(Error::ForeignLock),
+        (State::Foreign, Revocation::Graceful) => {
+            let fault = UserMessage::new("held by another tool, which rlock cannot stop");
+            let delete = typed(options, "release --force --now");
+            let remedy = format!("if that tool is dead, run {delete}");
+            return Err(Error::ForeignLock(fault.with_remedy(remedy)));
+        }
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
+        _ if before.is_unknown() => {
+            let unknown = names::unknown(store, prefix, &options.hold.name);
+            report.note(format_args!("no hold to revoke: {unknown}"));
+        }
         // It may be held again: no longer by those who held it when the revocation began.
         _ if before.holder_count == 0 => report.note("no hold to revoke"),
         (State::Free | State::Held | State::Revoked | State::Cooling, _) => {}
     }
-    for holder in &before.holders {
-        report_line(&options.hold, &revoked(holder, before.now))?;
-    }
     let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
     let more = before.holder_count.saturating_sub(listed);
-    if more > 0 {
-        report_line(&options.hold, &format!("revoked {more} more"))?;
-    }
-    if revocation == Revocation::Graceful {
-        until_gone(&before.holders, more == 0, store, key, report)?;
-    }
-    if options.hold.json {
-        let revoked = Some(HolderDocument::all(&before));
-        output::document(&Document { revoked, ..Document::new("released", &options.hold.name) })?;
-    }
-    Ok(Exit::Status(exit::OK))
+    finish(store, options, key, report, &before.holders, more, before.now)
 }
 
 /// Revokes one hold and waits until it is gone, or removes one waiter.
@@ -71,36 +68,103 @@ pub(super) fn run_for_one(
 ) -> Result<Exit, Error> {
     let (revocation, by) = how(options);
     let removal = RETRY.run(store, report, |store| store.remove(key, id, revocation, &by))?;
+    let wrong = |what: String, remedy: String, view: &View| {
+        let fault = UserMessage::new(what).with_remedy(remedy);
+        Err(Error::Id { fault, view: Box::new(view.clone()) })
+    };
     let done = Document::new("released", &options.hold.name);
-    let done = match &removal {
-        Removal::Unknown(view) => return Err(Error::UnknownId(id.clone(), Box::new(view.clone()))),
+    let (done, line) = match &removal {
+        Removal::Unknown(view) => {
+            let what = format!("no holder or waiter has the id '{id}' (the lock is {view})");
+            return wrong(what, format!("run {}", typed(options, "inspect")), view);
+        }
         Removal::Several(view) => {
-            return Err(Error::AmbiguousId(id.clone(), Box::new(view.clone())));
+            let what = format!("several clients have the id '{id}', so none was revoked");
+            let all = typed(options, "release --force");
+            let remedy = format!("wait until one of them is gone, or revoke all holds: {all}");
+            return wrong(what, remedy, view);
+        }
+        Removal::Revoked(holder, now) => {
+            return finish(store, options, key, report, std::slice::from_ref(holder), 0, *now);
         }
         Removal::Removed(waiter, now) => {
             let (client, waited) = (&waiter.client, show(now.since(waiter.since)));
-            let line = format!("removed {client} from the queue after {waited}, id {id}");
-            report_line(&options.hold, &line)?;
             let removed = Some(WaiterDocument::new(waiter, None, *now));
-            Document { status: "removed", removed, ..done }
+            let line = format!("removed {client} from the queue after {waited}, id {id}");
+            (Document { status: "removed", removed, ..done }, line)
         }
-        Removal::Gone => {
-            let line = format!("id {id} no longer holds or awaits the lock");
-            report_line(&options.hold, &line)?;
-            done
-        }
-        Removal::Revoked(holder, now) => {
-            report_line(&options.hold, &revoked(holder, *now))?;
-            if revocation == Revocation::Graceful {
-                until_gone(std::slice::from_ref(holder), true, store, key, report)?;
-            }
-            Document { revoked: Some(vec![HolderDocument::new(holder, *now)]), ..done }
-        }
+        Removal::Gone => (done, format!("id {id} no longer holds or awaits the lock")),
     };
+    report_line(&options.hold, &line)?;
     if options.hold.json {
         output::document(&done)?;
     }
     Ok(Exit::Status(exit::OK))
+}
+
+/// Prints the revoked holders, waits until none of them has the lock, and tells how each hold ended.
+/// If there are `more`, waits for any other revoked hold too.
+fn finish(
+    store: &mut dyn Store,
+    options: &Release,
+    key: &Key,
+    report: &Report,
+    holders: &[Holder],
+    more: u64,
+    now: ServerTime,
+) -> Result<Exit, Error> {
+    for holder in holders {
+        report_line(&options.hold, &revoked(holder, now))?;
+    }
+    if more > 0 {
+        report_line(&options.hold, &format!("revoked {more} more"))?;
+    }
+    let mut documents = Vec::from_iter(holders.iter().map(|it| HolderDocument::new(it, now)));
+    // A holder that has released the lock needs no wait.
+    let mut awaited = Vec::from_iter(holders.iter().zip(&mut documents));
+    awaited.retain(|(holder, _)| holder.state != HoldState::Cooling);
+    let mut announced = false;
+    while !options.now && (!awaited.is_empty() || more > 0) {
+        let retry = Retry { pending: "not confirmed", ends: None, signals: None };
+        let view = retry.run(store, report, |store| store.inspect(key)).map_err(|failure| {
+            failure.reworded(|what| format!("revoked, but not awaited: {what}"))
+        })?;
+        awaited.retain_mut(|(holder, document)| {
+            let still = view.holders.iter().any(|other| other.id == holder.id);
+            if !still {
+                let entry = view.history.iter().rfind(|entry| entry.id == holder.id);
+                document.ended = entry.and_then(|it| it.ending_of_revoked(holder.deadline));
+                report_end(holder, document.ended, report);
+            }
+            still
+        });
+        let is_other = |holder: &&Holder| more > 0 && holder.state == HoldState::Revoked;
+        let first = awaited.first().map(|(holder, _)| *holder);
+        let Some(first) = first.or_else(|| view.holders.iter().find(is_other)) else { break };
+        if !std::mem::replace(&mut announced, true) {
+            report.note(still_held(first, view.now, options));
+        }
+        ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
+    }
+    if options.hold.json {
+        let revoked = Some(documents);
+        output::document(&Document { revoked, ..Document::new("released", &options.hold.name) })?;
+    }
+    Ok(Exit::Status(exit::OK))
+}
+
+/// Tells how a revoked hold ended.
+fn report_end(Holder { client, .. }: &Holder, how: Option<Ending>, report: &Report) {
+    match how {
+        Some(Ending::Expired) => report.warn(format_args!(
+            "the lease of {client} expired without a word from it; check that nothing that it \
+             started still runs"
+        )),
+        Some(_) => {
+            report.note(format_args!("{client} released the lock after its command had ended"));
+        }
+        None => report.note(format_args!("{client} no longer holds the lock")),
+    }
 }
 
 /// What the operator reads about a hold that was revoked. A hold that is cooling was only in the
@@ -131,45 +195,8 @@ fn how(options: &Release) -> (Revocation, String) {
     (revocation, Operator { name: Some(identity::of_operator()), reason }.to_line())
 }
 
-/// Waits until none of the revoked holders has the lock. Unless they are `all`, waits for any other
-/// revoked hold too.
-fn until_gone(
-    revoked: &[Holder],
-    all: bool,
-    store: &mut dyn Store,
-    key: &Key,
-    report: &Report,
-) -> Result<(), Error> {
-    // A holder that has released the lock needs no wait.
-    let mut awaited: Vec<&Holder> =
-        revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
-    let mut announced = false;
-    while !awaited.is_empty() || !all {
-        let retry = Retry { pending: "not confirmed", ends: None, signals: None };
-        let view = retry.run(store, report, |store| store.inspect(key)).map_err(|failure| {
-            failure.reworded(|what| format!("revoked, but not awaited: {what}"))
-        })?;
-        let (still, gone): (Vec<_>, Vec<_>) = awaited
-            .into_iter()
-            .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
-        for holder in gone {
-            report.note(format_args!("{} released the lock", holder.client));
-        }
-        awaited = still;
-        let is_other = |holder: &&Holder| !all && holder.state == HoldState::Revoked;
-        let first = awaited.first().copied().or_else(|| view.holders.iter().find(is_other));
-        let Some(first) = first else { return Ok(()) };
-        if !announced {
-            report.note(still_held(first, view.now));
-            announced = true;
-        }
-        ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
-    }
-    Ok(())
-}
-
 /// What the operator reads about a hold that was revoked and still has the lock.
-fn still_held(holder: &Holder, now: ServerTime) -> String {
+fn still_held(holder: &Holder, now: ServerTime, options: &Release) -> String {
     let (client, end) = (&holder.client, show(holder.deadline.since(now)));
     let wait = match client.kind {
         Kind::Acquire => format!(
@@ -180,5 +207,11 @@ fn still_held(holder: &Holder, now: ServerTime) -> String {
             format!("waiting up to {end} for {client} to release the lock")
         }
     };
-    format!("{wait}; if it is dead, use --now")
+    let free = typed(options, &format!("release --force --now --id {}", quoted(&holder.id)));
+    format!("{wait}; if it and all that it started are dead, run {free}")
+}
+
+/// A command for the user to type, on this lock.
+fn typed(options: &Release, words: &str) -> String {
+    options.common.typed(words, &options.hold.name)
 }

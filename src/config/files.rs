@@ -17,7 +17,7 @@ use crate::report::plain;
 use crate::rules::{Instant, show};
 use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
-use crate::text::quoted;
+use crate::text::{is_harmless, quoted};
 
 /// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,7 @@ impl Role {
 }
 
 /// Reads files, and collects warnings about them and contents to pass on.
+#[derive(Clone)]
 pub(super) struct Files {
     timeout: Duration,
     pub(super) warnings: Vec<String>,
@@ -67,7 +68,7 @@ impl Files {
         &mut self,
         role: Role,
         path: &Path,
-    ) -> Result<(String, Option<Reread>), Error> {
+    ) -> Result<(String, Option<Reread<String>>), Error> {
         let password = self.first_line(role, path)?;
         // A keeper changes its directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -82,7 +83,7 @@ impl Files {
             again.map_err(|error| error.to_string())
         };
         let is_read_once = self.read_once.contains_key(role.option());
-        Ok((password, (!is_read_once).then(|| Arc::new(reread) as Reread)))
+        Ok((password, (!is_read_once).then(|| Arc::new(reread) as Reread<String>)))
     }
 
     /// Later lines may be notes.
@@ -151,6 +152,10 @@ impl Files {
                 return Err(format!("{what} exceeds {largest} bytes; use another file"));
             }
         }
+        // Editors on Windows begin a file with a byte order mark.
+        if text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
         Ok((text, found))
     }
 }
@@ -159,6 +164,9 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
+/// Instead of a path, the user may have passed the content: a password or a key.
 fn fail(role: Role, path: &Path, what: &str) -> Error {
-    Error::Config(format!("{} {}: {what}", role.option(), path.display()))
+    let is_path = path.exists() || path.iter().all(|part| is_harmless(&part.to_string_lossy()));
+    let shown = if is_path { path.to_string_lossy() } else { "***".into() };
+    Error::Config(format!("{} {shown}: {what}", role.option()))
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, Read, Write, stdout};
+use std::io::{self, Read, stdout};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::rules::Token;
+use crate::system::poll::{Interrupt, write};
 
 /// The name by which a process knows that it is a keeper.
 pub(crate) const KEEPER: &str = "rlock-keeper";
@@ -37,8 +38,8 @@ impl Handover {
     }
 
     /// Sends it to a keeper, which does nothing before it has received all of it.
-    pub(crate) fn send(&self, mut keeper: &UnixStream) -> io::Result<()> {
-        keeper.write_all(&serde_json::to_vec(self)?)?;
+    pub(crate) fn send(&self, keeper: &UnixStream, stop: Interrupt<'_>) -> io::Result<()> {
+        write(keeper.as_fd(), &serde_json::to_vec(self)?, stop)?;
         keeper.shutdown(Shutdown::Write)
     }
 

@@ -3,6 +3,7 @@
 use std::env;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::files::{Files, Role};
@@ -11,7 +12,7 @@ use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
 use crate::error::Error;
 use crate::rules::{Key, Name, Prefix, Timeout, Ttl};
-use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
+use crate::store::location::{Credentials, Directory, Location, Pem, PemFiles, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
 pub struct Server {
@@ -58,7 +59,8 @@ impl Server {
                 .push("the password in --url is visible to all users in ps; use RLOCK_URL".into());
         }
         let is_local = location.directory().is_some();
-        files.warnings.extend(location.directory().and_then(Directory::hazard));
+        let hazard = location.directory().and_then(Directory::hazard);
+        files.warnings.extend(hazard.map(|hazard| format!("{location} {hazard}")));
         // On local:, no server could ask for a password.
         let file = |option, name| path(option, name).filter(|_| !is_local);
         let (of_server, of_sentinels) = (Role::Password, Role::SentinelPassword);
@@ -128,21 +130,32 @@ fn path(option: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
 }
 
 fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
-    let mut file = |option: &Option<PathBuf>, name, role| -> Result<Option<Pem>, Error> {
-        path(option, name).map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
-    };
-    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT", Role::Certificate)?;
-    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
-        _ => {
-            return Err(Error::Config(
-                "--tls-cert and --tls-key are needed together; set both".into(),
-            ));
+    let paths = [
+        path(&common.tls_ca, "RLOCK_TLS_CA"),
+        path(&common.tls_cert, "RLOCK_TLS_CERT"),
+        path(&common.tls_key, "RLOCK_TLS_KEY"),
+    ];
+    match &paths {
+        [None, None, None] => return Ok(TlsFiles::default()),
+        [_, certificate, key] if certificate.is_some() != key.is_some() => {
+            let what = "--tls-cert and --tls-key are needed together; set both";
+            return Err(Error::Config(what.into()));
         }
+        _ => {}
+    }
+    // A keeper changes its directory.
+    let paths = paths.map(|it| it.map(|path| std::path::absolute(&path).unwrap_or(path)));
+    let read = move |files: &mut Files| -> Result<PemFiles, Error> {
+        let mut pem = |path: &Option<PathBuf>, role| -> Result<Option<Pem>, Error> {
+            let Some(path) = path else { return Ok(None) };
+            Ok(Some(Pem { text: files.read(role, path)?, path: path.clone() }))
+        };
+        let [ca, certificate, key] = &paths;
+        Ok([pem(ca, Role::Authority)?, pem(certificate, Role::Certificate)?, pem(key, Role::Key)?])
     };
-    let authority = file(&common.tls_ca, "RLOCK_TLS_CA", Role::Authority)?;
-    Ok(TlsFiles { authority, identity })
+    let (first, again) = (read(files)?, files.clone());
+    let reread = move || read(&mut again.clone()).map_err(|error| error.to_string());
+    TlsFiles::new(&first, Arc::new(reread)).map_err(|fault| Error::Config(fault.to_string()))
 }
 
 /// Returns the directory that `local:` means, if the environment names one.

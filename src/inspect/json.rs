@@ -3,16 +3,26 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Inspected;
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, Holder, Key, Mode, Operator, Outcome, Owner, Prefix,
-    ServerTime, Slot, State, View, Waiter, millis,
+    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Holder, Key, Mode, Operator, Outcome,
+    Owner, Prefix, ServerTime, Slot, State, View, Waiter, millis,
 };
 
+/// The version of every document. Later versions only add fields.
+#[derive(Default)]
+pub(crate) struct Format;
+
+impl Serialize for Format {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(1)
+    }
+}
+
 #[derive(Serialize)]
-struct LockDocument<'a> {
+pub struct LockDocument<'a> {
     name: &'a str,
     key: String,
     state: State,
@@ -33,6 +43,7 @@ struct LockDocument<'a> {
 #[derive(Serialize)]
 pub(crate) struct HolderDocument<'a> {
     id: &'a str,
+    state: HoldState,
     owner: String,
     #[serde(flatten)]
     client: &'a ClientInfo,
@@ -42,6 +53,9 @@ pub(crate) struct HolderDocument<'a> {
     renewed_at: String,
     ttl_ms: u64,
     slot: Option<Slot>,
+    /// Of a hold that was revoked, if it was awaited: how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Ending>,
 }
 
 #[derive(Serialize)]
@@ -86,7 +100,7 @@ pub fn documents<'a>(
     prefix: &'a Prefix,
     locks: impl IntoIterator<Item = &'a Inspected>,
     history: usize,
-) -> Vec<impl Serialize> {
+) -> Vec<LockDocument<'a>> {
     let document = |Inspected { name, view, problems }: &'a Inspected| LockDocument {
         name: name.as_str(),
         key: Key::new(prefix, name).as_str().to_owned(),
@@ -125,6 +139,7 @@ impl<'a> HolderDocument<'a> {
     pub(crate) fn new(holder: &'a Holder, now: ServerTime) -> Self {
         Self {
             id: &holder.id,
+            state: holder.state,
             owner: Owner::shown(&holder.owner),
             client: &holder.client,
             fence: holder.fence,
@@ -133,6 +148,7 @@ impl<'a> HolderDocument<'a> {
             renewed_at: rfc3339(holder.renewed),
             ttl_ms: millis(holder.deadline.since(now)),
             slot: holder.slot,
+            ended: None,
         }
     }
 }

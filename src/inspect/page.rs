@@ -8,9 +8,6 @@ use crate::rules::{
 };
 use crate::text::cut;
 
-/// How many waiters are shown at a terminal.
-const SHOWN_WAITERS: usize = 10;
-
 /// A page with the holders, waiters and history of a lock.
 pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
     let Inspected { name, view, problems } = lock;
@@ -39,8 +36,7 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         page += &style.line(&format!("  warning  {problem}"), true);
     }
     let mut line = |text: String| page += &style.line(&text, false);
-    // The holder stays on the screen.
-    let shown = style.width.map_or(usize::MAX, |_| SHOWN_WAITERS);
+    let shown = style.waiters;
     for (waiter, position) in view.waiters.iter().zip(1..).take(shown) {
         let label = waiter.client.label().map_or(String::new(), |label| format!(", {label}"));
         let waiting = show(view.now.since(waiter.since));
@@ -55,7 +51,8 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         line(cut(&text, style.width.unwrap_or(usize::MAX)).into_owned());
     }
     if view.waiters.len() > shown {
-        line(format!("  waiting  {} more", view.waiter_count - shown as u64));
+        let waiting = view.waiter_count.max(view.waiters.len() as u64);
+        line(format!("  waiting  {} more", waiting - shown as u64));
     }
     if let Some(skipped) = &view.skipped {
         line(format!("  skipped  {}", skipped.shown(view.now)));

@@ -6,20 +6,25 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, Prefix, State, View, show};
+use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, State, View, show};
 use crate::text::quoted;
 
 /// The host that runs `inspect`, and what it looks for.
 pub struct Here<'a> {
     host: String,
-    prefix: &'a Prefix,
+    /// A command for the user to type, with these words, on this lock.
+    typed: &'a dyn Fn(&str, &Name) -> String,
     /// A hold is a problem if it has lasted for longer.
     at_most: Option<Duration>,
 }
 
 impl<'a> Here<'a> {
-    pub fn new(host: String, prefix: &'a Prefix, at_most: Option<Duration>) -> Self {
-        Self { host, prefix, at_most }
+    pub fn new(
+        host: String,
+        typed: &'a dyn Fn(&str, &Name) -> String,
+        at_most: Option<Duration>,
+    ) -> Self {
+        Self { host, typed, at_most }
     }
 
     /// Whether this is a process of this host that does not exist. It may exist all the same, in a
@@ -30,15 +35,11 @@ impl<'a> Here<'a> {
         client.host == self.host && pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
     }
 
-    /// The command that ends a hold whose process is dead, safe to paste into a shell.
-    fn release(&self, name: &Name) -> String {
-        let prefix = match self.prefix {
-            default if *default == Prefix::default() => String::new(),
-            // One word, because the prefix may begin with a dash.
-            other => format!("--prefix={} ", quoted(other.as_str())),
-        };
-        let dashes = if name.as_str().starts_with('-') { "-- " } else { "" };
-        format!("rlock release --force --now {prefix}{dashes}{}", quoted(name.as_str()))
+    /// The command that ends this hold, whose process is dead; without a holder, the hold of another
+    /// tool. It touches no hold that begins later.
+    fn release(&self, name: &Name, holder: Option<&Holder>) -> String {
+        let id = holder.map_or(String::new(), |holder| format!(" --id {}", quoted(&holder.id)));
+        (self.typed)(&format!("release --force --now{id}"), name)
     }
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
             short: "no expiry".into(),
             long: format!(
                 "held by another tool without an expiry; if that tool is dead, run {}",
-                here.release(name)
+                here.release(name, None)
             ),
         });
     }
@@ -87,11 +88,11 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
                  and its children are dead too, run {}",
                 holder.client.pid,
                 show(holder.deadline.since(view.now)),
-                here.release(name)
+                here.release(name, Some(holder))
             ),
         ),
         HoldState::Revoked => {
-            let release = here.release(name);
+            let release = here.release(name, Some(holder));
             (
                 "revoked".into(),
                 format!("revoked, but not released yet; if the holder is dead, run {release}"),
@@ -114,17 +115,4 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
         HoldState::Held => return None,
     };
     Some(Problem { short, long })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_suggested_command_is_safe_to_paste() {
-        let prefix = "a;b:".parse().unwrap();
-        let here = Here::new(String::new(), &prefix, None);
-        let suggested = here.release(&"-n".parse().unwrap());
-        assert_eq!(suggested, "rlock release --force --now --prefix='a;b:' -- -n");
-    }
 }

@@ -8,6 +8,8 @@ pub struct Style {
     /// The width of the terminal in columns; `None` for no limit.
     pub width: Option<usize>,
     pub color: bool,
+    /// How many waiters a page lists at most.
+    pub waiters: usize,
 }
 
 impl Style {

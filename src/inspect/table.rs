@@ -8,24 +8,29 @@ use crate::text::{columns, cut, cut_middle, push_padded};
 /// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The smallest width to which the names of locks and holders are cut.
-const NARROWEST: usize = 10;
-
-/// The smallest width at which a label that must be cut is still worth a column.
-const NARROWEST_LABEL: usize = 16;
-
 const COLUMNS: usize = 8;
 const HEADINGS: [&str; COLUMNS] =
     ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "SKIPPED", "ATTENTION", "LABEL"];
 
-// The columns whose lengths depend on users.
 const NAME: usize = 0;
 const HOLDER: usize = 1;
+const FOR: usize = 2;
+const LEASE: usize = 3;
+const WAITING: usize = 4;
 const SKIPPED: usize = 5;
+const ATTENTION: usize = 6;
 const LABEL: usize = 7;
 
 /// The columns that are left out if no lock needs them.
-const OPTIONAL: [usize; 3] = [SKIPPED, 6, LABEL];
+const OPTIONAL: [usize; 3] = [SKIPPED, ATTENTION, LABEL];
+
+/// What gives way on a narrow terminal, in this order, and down to which width. The name comes last,
+/// because the user types it next.
+const GIVING_WAY: [usize; 14] = [
+    SKIPPED, LABEL, HOLDER, SKIPPED, LABEL, HOLDER, LABEL, HOLDER, LEASE, WAITING, ATTENTION,
+    HOLDER, FOR, NAME,
+];
+const DOWN_TO: [usize; 14] = [10, 24, 24, 0, 16, 16, 0, 10, 0, 0, 10, 0, 0, 10];
 
 struct Row {
     cells: [String; COLUMNS],
@@ -104,8 +109,7 @@ fn last_holder(entry: &HistoryEntry, view: &View) -> String {
     format!("free for {}, {outcome}: {}", show(view.now.since(entry.at)), entry.client)
 }
 
-/// Column widths, 0 for a column that is left out. The columns whose lengths depend on users are cut
-/// so that the line fits. The labels get what is left.
+/// Column widths, 0 for a column that is left out, so that a line fits.
 fn fit(rows: &[Row], limit: Option<usize>) -> [usize; COLUMNS] {
     let (mut widths, mut used) = ([0; COLUMNS], [false; COLUMNS]);
     for (index, row) in rows.iter().enumerate() {
@@ -118,22 +122,20 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; COLUMNS] {
     for column in OPTIONAL.into_iter().filter(|column| !used[*column]) {
         widths[column] = 0;
     }
-    let Some(limit) = limit else { return widths };
-    let label = std::mem::take(&mut widths[LABEL]);
+    let limit = limit.map_or(usize::MAX, |limit| limit + GAP);
     let whole = |widths: [usize; COLUMNS]| -> usize {
         widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum()
     };
-    while whole(widths) > limit + GAP {
-        let wider = [SKIPPED, NAME, HOLDER].into_iter().max_by_key(|column| widths[*column]);
-        let wider = wider.unwrap_or(HOLDER);
-        if widths[wider] <= NARROWEST {
-            break;
-        }
-        widths[wider] -= 1;
+    let wanted = widths[HOLDER];
+    for (column, least) in GIVING_WAY.into_iter().zip(DOWN_TO) {
+        let excess = whole(widths).saturating_sub(limit);
+        let cut = widths[column].saturating_sub(excess).max(least.min(widths[column]));
+        widths[column] = if least == 0 && excess > 0 { 0 } else { cut };
     }
-    let room = limit.saturating_sub(whole(widths));
-    if label <= room || room >= NARROWEST_LABEL {
-        widths[LABEL] = label.min(room);
+    // What other columns have left.
+    if widths[HOLDER] > 0 {
+        let room = limit.saturating_sub(whole(widths));
+        widths[HOLDER] = wanted.min(widths[HOLDER].saturating_add(room));
     }
     widths
 }
@@ -166,23 +168,31 @@ mod tests {
     }
 
     #[test]
-    fn only_names_are_cut_and_only_to_the_smallest_width() {
+    fn on_a_narrow_terminal_the_name_is_cut_last() {
         let long = rows([
             "a-rather-long-name",
             "somebody@somewhere pid 1 (x)",
             "1m",
             "2s",
             "",
-            "",
-            "!",
-            "",
+            "3 times, last 1h ago by ana@ci-4 pid 17 (make)",
+            "revoked",
+            "https://ci.example/job/17",
         ]);
-        assert_eq!(fit(&long, None), [18, 28, 3, 5, 7, 0, 9, 0]);
-        let narrow = fit(&long, Some(60));
-        assert!(narrow[..7].iter().map(|width| width + 2).sum::<usize>() - 4 <= 60, "{narrow:?}");
-        let least = fit(&long, Some(5));
-        assert_eq!((least[NAME], least[HOLDER]), (NARROWEST, NARROWEST));
+        for (limit, fitted) in [
+            (None, [18, 28, 3, 5, 7, 46, 9, 25]),
+            (Some(120), [18, 28, 3, 5, 7, 11, 9, 25]),
+            (Some(110), [18, 28, 3, 5, 7, 0, 9, 24]),
+            (Some(90), [18, 20, 3, 5, 7, 0, 9, 16]),
+            (Some(80), [18, 28, 3, 5, 7, 0, 9, 0]),
+            (Some(60), [18, 15, 3, 0, 7, 0, 9, 0]),
+            (Some(40), [18, 0, 3, 0, 0, 0, 9, 0]),
+            (Some(30), [18, 0, 0, 0, 0, 0, 9, 0]),
+            (Some(5), [10, 0, 0, 0, 0, 0, 9, 0]),
+        ] {
+            assert_eq!(fit(&long, limit), fitted, "{limit:?}");
+        }
         let wide = rows(["日本日本日本", "x", "1m", "2s", "", "", "!", ""]);
-        assert_eq!((fit(&wide, None)[NAME], fit(&wide, Some(5))[NAME]), (12, NARROWEST));
+        assert_eq!((fit(&wide, None)[NAME], fit(&wide, Some(5))[NAME]), (12, 10));
     }
 }

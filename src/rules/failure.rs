@@ -68,6 +68,11 @@ impl Failure {
         self.fault().map_or("interrupted", UserMessage::problem)
     }
 
+    /// The problem and its remedy.
+    pub fn message(&self) -> UserMessage {
+        self.fault().cloned().unwrap_or_else(|| UserMessage::new(self.problem()))
+    }
+
     /// The same failure in other words.
     pub fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
         match &mut self {

@@ -29,6 +29,13 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The most similar of these names, if it differs by few characters.
+    pub fn nearest<'n>(&self, names: impl Iterator<Item = &'n Self>) -> Option<&'n Self> {
+        let distance = |name: &Self| strsim::osa_distance(&self.0, &name.0);
+        let (distance, nearest) = names.map(|name| (distance(name), name)).min_by_key(|it| it.0)?;
+        (3 * distance <= self.0.chars().count()).then_some(nearest)
+    }
 }
 
 impl fmt::Display for Name {
@@ -48,7 +55,7 @@ impl FromStr for Name {
         }
         is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
-            Some(c) => Err(contains(c, text)),
+            Some(c) => Err(contains(c)),
             None => Ok(Self(text.to_owned())),
         }
     }
@@ -60,22 +67,20 @@ fn is_within(least: usize, text: &str) -> Result<(), UserMessage> {
         return Err(UserMessage::new("empty").with_remedy("use at least one character"));
     }
     if text.len() > 200 {
-        return Err(
-            UserMessage::of_value("exceeds 200 bytes", text).with_remedy("use a shorter one")
-        );
+        return Err(UserMessage::new("exceeds 200 bytes").with_remedy("use a shorter one"));
     }
     Ok(())
 }
 
 /// The fault of a text with a character that it cannot contain.
-fn contains(c: char, text: &str) -> UserMessage {
+fn contains(c: char) -> UserMessage {
     let what = match c {
         ' ' => "a space".to_owned(),
         // Escaped, it would look like two.
         '\\' => r"'\'".to_owned(),
         _ => format!("{c:?}"),
     };
-    UserMessage::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
+    UserMessage::new(format!("contains {what}")).with_remedy("remove it")
 }
 
 fn forbidden(c: char) -> bool {
@@ -111,11 +116,11 @@ impl FromStr for Prefix {
     fn from_str(text: &str) -> Result<Self, UserMessage> {
         is_within(0, text)?;
         match text.chars().find(|&c| forbidden(c)) {
-            Some(c) => Err(contains(c, text)),
+            Some(c) => Err(contains(c)),
             // If the prefix has no hash tag, the whole key becomes the tag of its side keys. A
             // closing brace would end that tag early, which puts them in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
-                let fault = UserMessage::of_value("contains '}' without a hash tag", text);
+                let fault = UserMessage::new("contains '}' without a hash tag");
                 Err(fault.with_remedy("use a form such as {app}:"))
             }
             None => Ok(Self(text.to_owned())),
@@ -141,6 +146,18 @@ impl Key {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The hash slot that has it in a cluster: CRC-16/XMODEM of its tag, as in the Redis Cluster
+    /// specification.
+    pub fn slot(&self) -> u16 {
+        let step = |crc: u16, bit: bool| {
+            let is_set = (crc >> 15 == 1) ^ bit;
+            crc << 1 ^ if is_set { 0x1021 } else { 0 }
+        };
+        let tag = tag(&self.0).unwrap_or(&self.0);
+        let bits = tag.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
+        bits.fold(0, step) % 16_384
     }
 
     /// The keys of all locks under a prefix, as a pattern of Redis.
@@ -278,7 +295,7 @@ impl FromStr for Owner {
     fn from_str(text: &str) -> Result<Self, UserMessage> {
         is_within(1, text)?;
         match text.chars().find(|&c| is_deceptive(c)) {
-            Some(c) => Err(contains(c, text)),
+            Some(c) => Err(contains(c)),
             None => Ok(Self(format!("{}{text}", Self::CHOSEN))),
         }
     }
@@ -298,10 +315,27 @@ mod tests {
         }
         assert!("x".repeat(201).parse::<Name>().is_err());
         let told = "a b".parse::<Name>().unwrap_err().to_string();
-        assert!(told.starts_with("contains a space: "), "{told}");
+        assert!(told.starts_with("contains a space; "), "{told}");
         for bad in ["}", "{}", "{}x{a}", "a}b"] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_nearest_name_differs_by_a_slip() {
+        let names = ["deploy:prod", "deploy:stage", "L"].map(|name| name.parse::<Name>().unwrap());
+        let nearest =
+            |name: &str| name.parse::<Name>().unwrap().nearest(names.iter()).map(Name::as_str);
+        for slip in ["deploy:prdo", "depoy:prod", "Deploy:prod", "deploy-prod"] {
+            assert_eq!(nearest(slip), Some("deploy:prod"));
+        }
+        assert_eq!((nearest("M"), nearest("backup"), nearest("deploy")), (None, None, None));
+    }
+
+    #[test]
+    fn a_key_has_the_hash_slot_that_redis_gives_it() {
+        let slot = |key: &str| Key(key.into()).slot();
+        assert_eq!((slot("123456789"), slot("foo"), slot("a{foo}b")), (12_739, 12_182, 12_182));
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl Lock {
         holds.chain(waiters.map(|waiter| (waiter.token.as_str(), [0, 0, waiter.alive])))
     }
 
+    /// The latest time at which something is known to have happened.
+    pub fn latest(&self) -> u64 {
+        self.history.iter().map(|entry| entry.at.0).fold(self.fence / 1_000, u64::max)
+    }
+
     /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
     /// requests cannot arrive late, these tokens only explain how a hold ended.
     pub fn forget_marks(&mut self, now: u64) {

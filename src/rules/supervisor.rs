@@ -227,6 +227,12 @@ impl Machine {
         }
     }
 
+    /// How long to look for processes that must be asked to end. They keep half of the time until
+    /// they are killed.
+    pub fn search_until(&self, now: Instant) -> Instant {
+        self.wake_at().map_or(now, |kill_at| now + kill_at.since(now) / 2)
+    }
+
     /// When rlock must run even if it is stopped, because the command must be asked to end, or be
     /// killed. `None` if the command may outlive its lock.
     pub fn continue_at(&self) -> Option<Instant> {

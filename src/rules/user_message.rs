@@ -18,8 +18,7 @@ impl UserMessage {
         Self { problem: problem.into(), remedy: None }
     }
 
-    /// A problem with a value that the user gave. A long value is shortened, so that it does not
-    /// hide the rest of the message.
+    /// A problem with a value that the user gave.
     pub fn of_value(problem: impl Display, value: &str) -> Self {
         Self::new(format!("{problem}: {}", shown(value)))
     }
@@ -27,6 +26,11 @@ impl UserMessage {
     /// Sets what the operator can do about it: an imperative, without a period.
     pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// Sets the remedy if there is none.
+    pub fn or_remedy(self, remedy: &str) -> Self {
+        if self.remedy.is_some() { self } else { self.with_remedy(remedy) }
     }
 
     /// Rewords the problem and keeps the remedy.

@@ -8,12 +8,12 @@ use crate::rules::{Failure, Instant, UserMessage};
 use crate::system::channel::Receiver;
 use crate::system::poll::{self, Want, Woken};
 
-/// Waits until the descriptor is ready. Returns false if `until` came first. An error means that
-/// the interrupt came first, or that the system cannot wait. `sent`: a request is under way.
-pub(super) fn ready(
-    wanted: Option<(BorrowedFd<'_>, Want)>,
+/// Waits until one of the descriptors is ready. Returns false if `until` came first. An error means
+/// that the interrupt came first, or that the system cannot wait. `sent`: a request is under way.
+pub(super) fn ready<'a>(
+    wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
     sent: bool,
-    interrupt: Interrupt<'_>,
+    interrupt: Interrupt<'a>,
     until: Instant,
 ) -> Result<bool, Failure> {
     match poll::wait(wanted, interrupt, until) {

@@ -7,6 +7,7 @@ mod directory;
 mod failure;
 mod file;
 mod folder;
+pub(super) mod hazards;
 mod locking;
 mod mailbox;
 mod names;
@@ -25,13 +26,17 @@ use folder::Folder;
 use mailbox::Mailbox;
 
 use super::blocking::{answered, pause_of_a_head};
-use super::{Interrupt, Store, decided};
+use super::{Interrupt, PATIENCE, Store, decided};
 use crate::report::Diagnostic;
 use crate::rules::model::{Lock, Mail};
 use crate::rules::{
     Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Pattern, Prefix,
     Release, Removal, Renewal, Request, Revocation, Seen, State, Token, Ttl, Verdict, View,
 };
+
+/// How often the I/O timeout a process waits for those that have locked the same file: enough for a
+/// thousand of them.
+const TURNS: u32 = 5;
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
 /// only the waits: for a grant, and for the processes that change the same file first.
@@ -46,8 +51,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// `io_timeout` bounds the wait for a process that has locked the same file. The wait starts
-    /// anew with each change that another process makes.
+    /// `TURNS` times `io_timeout` bounds the wait for the processes that have locked the same file.
     pub(super) fn new(directory: Directory, io_timeout: Duration) -> Self {
         Self { directory, io_timeout, clock: None, mailbox: None, diagnostics: Vec::new() }
     }
@@ -67,7 +71,8 @@ impl Local {
         interrupt: Interrupt<'_>,
     ) -> Result<Option<LockFile>, Failure> {
         let clock = self.clock()?;
-        LockFile::open(&self.directory, key, purpose, &clock, self.io_timeout, interrupt)
+        let patience = self.io_timeout.saturating_mul(TURNS);
+        LockFile::open(&self.directory, key, purpose, &clock, patience, interrupt)
     }
 
     /// Changes a lock, writes it, and wakes the waiters that the change concerns. A lock without a
@@ -137,7 +142,7 @@ impl Store for Local {
         // If the name of the directory is a mistake, other processes use another one, and nothing
         // else would show it.
         let is_new = self.directory.is_chosen_but_missing();
-        let answer = decided(|attempt| {
+        let answer = decided(PATIENCE * self.io_timeout, |attempt| {
             self.change(
                 &request.key,
                 Purpose::Create,
@@ -212,6 +217,7 @@ impl Store for Local {
     }
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+        self.directory.must_exist()?;
         // No grant can come in between, because the file is locked.
         let all = Fence(u64::MAX);
         self.act(key, |lock, now| lock.at(now).revoke(all, revocation, by))
@@ -224,6 +230,7 @@ impl Store for Local {
         revocation: Revocation,
         by: &str,
     ) -> Result<Removal, Failure> {
+        self.directory.must_exist()?;
         self.act(key, |lock, now| lock.at(now).remove(id, revocation, by))
     }
 
@@ -238,6 +245,7 @@ impl Store for Local {
         pattern: Option<&Pattern>,
         with_free: bool,
     ) -> Result<Listing, Failure> {
+        self.directory.must_exist()?;
         let keys = self.directory.keys()?;
         let names: BTreeMap<Name, Key> = keys
             .iter()
@@ -253,6 +261,10 @@ impl Store for Local {
             }
         }
         Ok(listing)
+    }
+
+    fn verify(&mut self) -> Result<(), Failure> {
+        self.directory.must_exist()
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::wire::{Address, mistakes};
 
 pub use super::local::Directory;
-pub use super::wire::{Credentials, Identity, Pem, Reread, TlsFiles};
+pub use super::wire::{Credentials, Pem, PemFiles, Reread, TlsFiles};
 
 /// Where locks are kept. Nothing is opened or connected yet.
 pub enum Location {
@@ -55,9 +55,11 @@ impl Location {
                 }
                 Self::Server(server) => servers.push(server),
                 _ => {
-                    return Err("a quorum cannot include Sentinel, cluster or local: URLs; use \
-                                redis://, rediss:// or unix:// URLs"
-                        .into());
+                    return Err(
+                        "a quorum cannot include Sentinel, cluster or local: URLs; use one \
+                                such URL, with commas between its hosts"
+                            .into(),
+                    );
                 }
             }
         }
@@ -86,8 +88,10 @@ impl Location {
             "sentinel" => Sentinels::parse(plain, rest).map(Self::Sentinels),
             "cluster" => {
                 let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-                if !matches!(path, "" | "0") {
-                    return Err("a cluster has only database 0; remove the database number".into());
+                if !matches!(path, "" | "0") || rest.contains('?') {
+                    return Err(
+                        "a cluster has only database 0; remove what follows the hosts".into()
+                    );
                 }
                 let (user, hosts) = split_user(hosts);
                 let nodes =
@@ -173,11 +177,11 @@ impl Sentinels {
     /// Reads `[user:password@]host[:port],…/service[/db]`. The user and the password are the
     /// master's.
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
-        let form = "use redis+sentinel://[user:password@]host[:port],…/service[/db]";
+        let form = "use redis+sentinel://HOST[:PORT],…/SERVICE[/DB]";
         let (hosts, path) = text.split_once('/').unwrap_or((text, ""));
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        if service.contains(['?', '#', '@']) {
-            return Err(format!("service name cannot contain '?', '#' or '@'; {form}"));
+        if service.contains(mistakes::SEPARATORS) || service.contains(['?', '#']) {
+            return Err(format!("service name contains a separator, such as ','; {form}"));
         }
         if service.is_empty() {
             return Err(format!("missing service name; {form}"));
@@ -201,6 +205,9 @@ impl Sentinels {
 /// The directory of a `local:` URL. It must be absolute: a relative path would mean a different
 /// directory to each process that changes its own.
 fn local(path: &Path, default: Option<&Path>) -> Result<Directory, String> {
+    if path.is_absolute() && path.parent().is_none() {
+        return Err("the directory of local: is /; use local: or local:/DIRECTORY".into());
+    }
     if path.is_absolute() {
         return Ok(Directory::new(path, false));
     }

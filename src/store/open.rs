@@ -16,20 +16,20 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// One line for the user: a TLS file cannot be used, a thread cannot be started, or two URLs of
-    /// a quorum lead to the same server.
+    /// One line for the user: two URLs of a quorum lead to the same server, or no thread can be
+    /// started for it.
     pub fn open(&self, io_timeout: Duration, min_replicas: u32) -> Result<Box<dyn Store>, String> {
         Ok(match self {
             Self::Server(server) => {
-                let node = Node::new(server.clone(), io_timeout, None)?;
+                let node = Node::new(server.clone(), io_timeout, None);
                 Box::new(RedisStore::new(node, server.database, min_replicas))
             }
             Self::Sentinels(Sentinels { sentinels, service, master }) => {
-                let sentinel = Sentinel::new(sentinels, service, master, io_timeout)?;
+                let sentinel = Sentinel::new(sentinels, service, master, io_timeout);
                 Box::new(RedisStore::new(sentinel, master.database, min_replicas))
             }
             Self::Cluster(nodes) => {
-                Box::new(RedisStore::new(Cluster::new(nodes, io_timeout)?, 0, min_replicas))
+                Box::new(RedisStore::new(Cluster::new(nodes, io_timeout), 0, min_replicas))
             }
             Self::Quorum(servers) => Box::new(Quorum::new(servers, io_timeout, min_replicas)?),
             Self::Local(directory) => Box::new(Local::new(directory.clone(), io_timeout)),

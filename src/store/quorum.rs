@@ -157,7 +157,7 @@ impl Quorum {
         majority(self.members.len())
     }
 
-    fn check_majority<T>(&self, votes: &Votes<T>) -> Result<(), Failure> {
+    fn check_majority<T>(&mut self, votes: &Votes<T>) -> Result<(), Failure> {
         let answered = votes.count(|_| true);
         match answered < self.majority() {
             true => Err(self.too_few(answered, votes)),
@@ -192,7 +192,11 @@ impl Quorum {
         self.granted = Some(Granted { request: request.clone(), held, at: Instant::now() });
     }
 
-    fn too_few<T>(&self, useful: usize, votes: &Votes<T>) -> Failure {
+    /// The failure names the servers that were to be warned about, and it does not continue without
+    /// them.
+    fn too_few<T>(&mut self, useful: usize, votes: &Votes<T>) -> Failure {
+        self.diagnostics.retain(|it| !matches!(it, Diagnostic::Warning(_)));
+        self.warned.clear();
         votes.too_few(self.members.iter().map(Member::name), useful)
     }
 

@@ -2,7 +2,7 @@
 //! Sentinel, or on a cluster.
 
 pub mod cluster;
-mod eviction;
+pub(super) mod facts;
 mod list;
 pub mod node;
 mod race;
@@ -10,7 +10,7 @@ mod redis_store;
 pub mod refusal;
 pub mod reply;
 pub mod scripts;
-mod sentinel;
+pub(super) mod sentinel;
 pub mod topology;
 
 pub(super) use cluster::Cluster;

@@ -1,21 +1,20 @@
 //! The processes that the command started, even those that left its group or session. rlock is
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
-use std::collections::{HashMap, HashSet};
-use std::thread;
+use std::collections::HashSet;
+use std::io;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::process::{NONE_FOUND, PAUSE, Process, ended};
-use crate::rules::Token;
-
-/// The limit on rounds of [`Descendants::kill_all`]. A chain of processes, each of which starts the
-/// next and exits, escapes most rounds, but not many in a row. The limit ends the loop if a
-/// descendant waits for a disk, belongs to another user, or is restarted by such a process.
-const KILL_ROUNDS: u32 = 1000;
+use super::process::{
+    KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, ended, not_killed, pause,
+};
+use crate::rules::{Instant, Token};
+use crate::system::call::Named;
 
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
@@ -34,80 +33,86 @@ pub(super) struct Descendants {
 impl Descendants {
     /// Makes rlock, rather than init, the parent of orphans among its descendants. Call this before
     /// the command starts. `leader` is that of the command's group.
-    pub(super) fn adopt(token: Token, leader: Option<Pid>) -> Self {
+    pub(super) fn adopt(token: Token, leader: Option<Pid>) -> io::Result<Self> {
         // A sandbox may refuse this. Only after a loss does it matter.
         let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
         let mut preexisting_children = Vec::new();
-        // It fails only if there are no children. To look for them at each start would take longer.
-        if ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok() {
-            let children = children_in(&Process::all()).into_iter();
-            preexisting_children.extend(children.filter(|child| Some(*child) != leader));
-        }
-        Self { preexisting_children, token, adopts }
-    }
-
-    /// Sends a signal to all descendants that a signal to the command does not reach.
-    pub(super) fn signal_all(&self, command: &Child<'_>, signal: Signal) {
-        let mut beyond = self.live(command, &Process::all());
-        beyond.retain(|process| !command.includes(process));
-        for process in beyond {
-            // Its process ID cannot have passed to another process since the scan. Adopted children
-            // keep their IDs until rlock reaps them. The ID of any other process is reused only
-            // after all other IDs.
-            let _ = kill(process.pid, signal);
-        }
-    }
-
-    /// Kills the command and all its descendants, including those started meanwhile. Returns once
-    /// all have ended, or the rest cannot be killed.
-    pub(super) fn kill_all(&mut self, command: &Child<'_>) {
-        let mut killed = HashSet::new();
-        for _ in 0..KILL_ROUNDS {
-            self.kill_adopted(command);
-            self.reap_all(command);
-            let all = Process::all();
-            if self.none_left(command, &all) {
-                return;
+        match ended(libc::P_ALL, 0, libc::WNOWAIT) {
+            // There are none. To look for them at each start would take longer.
+            Err(Errno::ECHILD) => {}
+            // Without this call, rlock would not see the command end.
+            waited => {
+                waited.named("waitid")?;
+                preexisting_children = children().unwrap_or_default();
+                preexisting_children.retain(|child| Some(*child) != leader);
             }
+        }
+        Ok(Self { preexisting_children, token, adopts })
+    }
+
+    /// Asks the command and all its descendants to end, even if they are stopped. Looks for them
+    /// until a moment.
+    pub(super) fn terminate(&self, command: &mut Child<'_>, until: Instant) {
+        // First, because they are no longer below a parent that has ended.
+        let found = self.find(command, until);
+        // A stopped process ends only once it is continued.
+        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+            command.signal(signal);
+            for process in found.iter().flatten().filter(|process| !command.includes(process)) {
+                // Its process ID cannot have passed to another process meanwhile. Adopted children
+                // keep their IDs until rlock reaps them. The ID of any other process is reused only
+                // after all other IDs.
+                let _ = kill(process.pid, signal);
+            }
+        }
+    }
+
+    /// Kills the command and all its descendants, including those started meanwhile. Returns what to
+    /// say if some have not ended after a while.
+    pub(super) fn kill_all(&mut self, command: &mut Child<'_>) -> Option<String> {
+        command.signal(Signal::SIGKILL);
+        let (mut give_up, mut killed) = (None, HashSet::new());
+        loop {
+            let found = self.find(command, Instant::now() + SEARCH_TIME);
             let mut is_new = false;
-            for Process { pid, .. } in self.live(command, &all) {
-                is_new |= kill(pid, Signal::SIGKILL).is_ok() && killed.insert(pid);
+            for Process { pid, .. } in found.iter().flatten() {
+                is_new |= kill(*pid, Signal::SIGKILL).is_ok() && killed.insert(*pid);
+            }
+            if self.are_gone(command, Some(Signal::SIGKILL)) {
+                return None;
+            }
+            let now = Instant::now();
+            if now >= *give_up.get_or_insert(now + KILL_TIME) {
+                return found.map_or(Some(NONE_FOUND.to_owned()), |left| not_killed(&left));
             }
             if !is_new {
-                thread::sleep(PAUSE);
+                pause();
             }
         }
     }
 
-    /// Kills the children of rlock. This finds even a process that starts another and exits at
-    /// once. A scan takes so much longer that such a process would exit meanwhile.
-    fn kill_adopted(&self, command: &Child<'_>) {
+    /// Whether no descendant is left, not even in the command's group: when a process ends, its
+    /// children become those of rlock. True if processes cannot be found at all.
+    ///
+    /// Sends a signal to the children of rlock. This finds even a process that starts another and
+    /// exits at once, which would escape while rlock looks for all descendants.
+    ///
+    /// Reaps adopted children that have ended, even if the command has ended too. Otherwise, a chain
+    /// of such processes would use up the machine's process IDs. It would also slow the search for
+    /// its last process.
+    pub(super) fn are_gone(&mut self, command: &Child<'_>, signal: Option<Signal>) -> bool {
+        let Some(kinship) = Kinship::look(Instant::now() + SEARCH_TIME) else { return true };
+        let Some(mut first) = kinship.children_of(getpid()) else { return false };
         // The last child is the newest, and the most likely to be alive. None of them has been
         // reaped, so each still has its process ID.
-        for child in Process::children().unwrap_or_default().into_iter().rev() {
-            if child != command.pid() && self.is_of(command, child) {
-                let _ = kill(child, Signal::SIGKILL);
-            }
+        for child in first.iter().rev().filter(|child| self.is_of(command, **child)) {
+            let _ = kill(*child, signal);
         }
-    }
-
-    /// Whether no descendant is left, not even in the command's group.
-    pub(super) fn are_gone(&mut self, command: &Child<'_>) -> bool {
-        self.reap_all(command);
-        self.none_left(command, &Process::all())
-    }
-
-    /// Whether no descendant is left. `first` is a scan of all processes.
-    ///
-    /// During a scan, a process may start another and exit. The new process is then a child of
-    /// rlock or leaves one behind, and rlock reaps none meanwhile. So if a second scan finds the
-    /// same children, the first one has missed nothing.
-    fn none_left(&self, command: &Child<'_>, first: &HashMap<Pid, Process>) -> bool {
-        if !self.live(command, first).is_empty() {
-            return false;
-        }
-        let second = Process::all();
-        self.live(command, &second).is_empty() && children_in(first) == children_in(&second)
+        first.retain(|child| command.reserves(*child) || !self.reap(*child));
+        let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
+        // A process that has ended may have left another behind. The second list has it.
+        !first.iter().any(|child| self.is_of(command, *child) && lives(child))
+            && children() == Some(first)
     }
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
@@ -125,15 +130,16 @@ impl Descendants {
         }
     }
 
-    fn live(&self, command: &Child<'_>, all: &HashMap<Pid, Process>) -> Vec<Process> {
-        let mut roots = children_in(all);
+    /// The command and its descendants, as far as they live. Looks until a moment; `None` if it
+    /// cannot look.
+    fn find(&self, command: &Child<'_>, until: Instant) -> Option<Vec<Process>> {
+        let kinship = Kinship::look(until)?;
+        let mut roots = kinship.children_of(getpid())?;
         roots.retain(|child| self.is_of(command, *child));
-        let roots: Vec<Pid> = roots.into_iter().collect();
-        let mut live: Vec<Process> =
-            roots.iter().filter_map(|root| all.get(root)).copied().collect();
-        live.extend(Process::descendants_of(roots, all));
+        let mut live = Vec::from_iter(roots.iter().filter_map(|root| Process::read(*root)));
         live.retain(|process| !process.is_dead);
-        live
+        live.extend(kinship.below(&roots, until));
+        Some(live)
     }
 
     /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
@@ -155,17 +161,6 @@ impl Descendants {
         }
     }
 
-    /// Reaps all adopted children that have ended, even if the command has ended too. Otherwise, a
-    /// chain of processes, each of which starts the next and exits, would use up the machine's
-    /// process IDs. It would also slow the search for its last process, which might then escape.
-    fn reap_all(&mut self, command: &Child<'_>) {
-        for child in Process::children().unwrap_or_default() {
-            if !command.reserves(child) {
-                self.reap(child);
-            }
-        }
-    }
-
     /// Reaps this child if it has ended, and returns whether it has.
     fn reap(&mut self, child: Pid) -> bool {
         if !matches!(ended(libc::P_PID, child.as_raw().unsigned_abs(), 0), Ok(Some(_))) {
@@ -173,17 +168,12 @@ impl Descendants {
         }
         // From now on, the kernel may reuse the process ID. The orphans that the child left are now
         // children of rlock.
-        for preexisting in &mut self.preexisting_children {
-            if *preexisting == child {
-                *preexisting = GONE;
-            }
-        }
+        self.preexisting_children.iter_mut().filter(|it| **it == child).for_each(|it| *it = GONE);
         true
     }
 }
 
-/// The children of rlock, dead or alive.
-fn children_in(all: &HashMap<Pid, Process>) -> HashSet<Pid> {
-    let children = all.values().filter(|process| process.parent == getpid());
-    children.map(|process| process.pid).collect()
+/// The children of rlock, dead or alive; `None` if they cannot be read.
+fn children() -> Option<Vec<Pid>> {
+    Kinship::look(Instant::now() + SEARCH_TIME)?.children_of(getpid())
 }

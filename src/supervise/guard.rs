@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::renewer::{RenewableHold, Renewer, Wakeups};
@@ -63,8 +64,15 @@ impl Guard {
         Ok(Self { machine, lock, alarm, continue_timer, renewer, thread_at: None, events })
     }
 
-    /// Takes over the store until the end, and renews the lease from now on.
-    pub(super) fn renew(&mut self, store: Box<dyn Store>) {
+    /// Takes over the store until the end, and renews the lease from now on. Warns if rlock could
+    /// not act in time after it was suspended.
+    pub(super) fn renew(&mut self, store: Box<dyn Store>, warn: impl FnOnce(&str)) {
+        if let (Some(_), Some(errno)) = (self.machine.continue_at(), self.continue_timer.failure())
+        {
+            let remedy = if errno == Errno::EAGAIN { "raise ulimit -i" } else { "allow this call" };
+            let why = plain(&errno.into());
+            warn(&format!("cannot resume rlock if it is suspended: timer_create: {why}; {remedy}"));
+        }
         let due = self.renewer.hold.lease.renew_at();
         self.thread_at = Some(due.min(Instant::now() + THREAD_DELAY));
         if let Ok(mut empty) = self.renewer.store.lock() {

@@ -2,31 +2,56 @@
 //! froze, the keeper would stop a script that has already released its lock.
 //!
 //! A signal wakes it, so the kernel decides who may do that. It only makes the keeper ask the server.
+//! The release finds the keeper by a socket through which nothing is sent. Its abstract address does
+//! not reveal the token, and nobody can take it first without the token.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use rustix::process::{Signal, pidfd_send_signal};
+use nix::libc;
+use nix::unistd::geteuid;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sha1_smol::Sha1;
+use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::process::Process;
 use crate::rules::{Instant, Token};
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, is_ready, ready};
 
 /// How long a release waits for the keeper to end, which needs one answer from the server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The name of the keeper's process, which shows no more of the token than `inspect`. The kernel
-/// limits a name to 15 bytes.
-pub(crate) fn name_of_keeper(token: &Token) -> String {
-    format!("rlock-{}", token.id())
+/// A socket, and the address of the keeper of this hold. If other users have filled its queue, a
+/// connection must not wait for room.
+fn socket(token: &Token) -> io::Result<(Socket, SockAddr)> {
+    let address = format!("\0rlock-{}", Sha1::from(token.as_str()).digest());
+    Ok((Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?, SockAddr::unix(address)?))
+}
+
+/// Lets a release find this process, which keeps the hold, for as long as the result exists.
+pub(crate) fn listen(token: &Token) -> io::Result<Socket> {
+    let (socket, address) = socket(token)?;
+    socket.bind(&address)?;
+    socket.listen(128).map(|()| socket)
 }
 
 /// Makes the keeper of a released hold ask the server, and waits until it has ended. If there is no
 /// such keeper on this host, or it belongs to another user, it learns of the release at its next
 /// renewal.
-pub(crate) fn wake(token: &Token) {
-    let Some(keeper) = Process::named(&name_of_keeper(token)) else { return };
-    if pidfd_send_signal(&keeper, Signal::USR1).is_ok() {
-        let _ = ready([(keeper.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE));
+pub(crate) fn wake(token: &Token) -> Option<()> {
+    let (socket, address) = socket(token).ok()?;
+    socket.connect(&address).ok()?;
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
+    let mut size = libc::socklen_t::try_from(size_of_val(&peer)).ok()?;
+    let (number, level, what) = (socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: both pointers are valid, and `size` is that of the structure. If the call fails, the
+    // structure still names a user that does not exist.
+    unsafe { libc::getsockopt(number, level, what, (&raw mut peer).cast(), &raw mut size) };
+    let keeper = pidfd_open(Pid::from_raw(peer.pid)?, PidfdFlags::empty()).ok()?;
+    // If it had ended before that, its ID might have been reused, but the connection would be over.
+    if peer.uid == geteuid().as_raw() && !is_ready(socket.as_fd(), Want::Read) {
+        pidfd_send_signal(&keeper, Signal::USR1).ok()?;
+        ready([(keeper.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE)).ok()?;
     }
+    Some(())
 }

@@ -2,17 +2,26 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::unistd::{Pid, getpid};
-use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Signal, kill_process};
 
-/// How long rlock lets processes react to a signal before it looks at them again.
-pub(super) const PAUSE: Duration = Duration::from_millis(1);
+use crate::rules::Instant;
+use crate::system::poll::ready;
+
+/// The limit on a search that nothing waits for.
+pub(super) const SEARCH_TIME: Duration = Duration::from_secs(10);
+
+/// How long rlock waits for killed processes to end. Without a limit, one that waits for a disk,
+/// belongs to another user, or is restarted by such a process would keep rlock from its exit.
+pub(super) const KILL_TIME: Duration = Duration::from_millis(1500);
 
 /// The warning, after what rlock stops, if it cannot find what that has started.
 pub(super) const NONE_FOUND: &str =
@@ -41,9 +50,23 @@ impl Process {
             .is_ok_and(|itself| itself.as_os_str() == getpid().to_string().as_str())
     }
 
-    /// All processes; none if they cannot be found.
-    pub(super) fn all() -> HashMap<Pid, Self> {
-        Self::ids().filter_map(Self::read).map(|process| (process.pid, process)).collect()
+    /// All processes, or those found until a moment; none if they cannot be found.
+    fn all(until: Instant) -> impl Iterator<Item = Self> {
+        Self::ids().take_while(move |_| Instant::now() < until).filter_map(Self::read)
+    }
+
+    /// The live descendants of these processes; none if they cannot be found.
+    pub(super) fn below(roots: &[Pid], until: Instant) -> Vec<Self> {
+        Kinship::look(until).map_or(Vec::new(), |kinship| kinship.below(roots, until))
+    }
+
+    /// The other live processes in the sessions that these lead, which no unrelated process can
+    /// join. This takes a scan of all processes.
+    pub(super) fn in_sessions(leaders: &[Pid], until: Instant) -> Vec<Self> {
+        let leaders: HashSet<&Pid> = leaders.iter().collect();
+        let is_in =
+            |process: &Self| leaders.contains(&process.session) && !leaders.contains(&process.pid);
+        Self::all(until).filter(|process| is_in(process) && !process.is_dead).collect()
     }
 
     /// The IDs of all processes; none if they cannot be found.
@@ -51,18 +74,6 @@ impl Process {
         let entries = Self::can_be_found().then(|| fs::read_dir("/proc").ok()).flatten();
         let entries = entries.into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-    }
-
-    /// A pidfd of the process that has given itself this name.
-    pub(super) fn named(name: &str) -> Option<OwnedFd> {
-        let has_name = |pid: &Pid| {
-            let found = fs::read(format!("/proc/{pid}/comm"));
-            found.is_ok_and(|found| found.strip_suffix(b"\n") == Some(name.as_bytes()))
-        };
-        let pid = Self::ids().find(has_name)?;
-        let opened = pidfd_open(rustix::process::Pid::from_raw(pid.as_raw())?, PidfdFlags::empty());
-        // Its ID may have been reused before it was opened.
-        opened.ok().filter(|_| has_name(&pid))
     }
 
     pub(super) fn read(pid: Pid) -> Option<Self> {
@@ -109,43 +120,88 @@ impl Process {
         threads.filter_map(read).all(|thread| thread.is_halted)
     }
 
-    /// The children of rlock, if the kernel keeps a list of them. This takes a fraction of the time
-    /// of a scan of all processes.
-    pub(super) fn children() -> Option<Vec<Pid>> {
-        if !Self::can_be_found() {
-            return None;
-        }
-        let mut children = Vec::new();
-        for thread in fs::read_dir("/proc/self/task").ok()?.flatten() {
-            let list = fs::read_to_string(thread.path().join("children")).ok()?;
-            let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
-            children.extend(numbers.map(Pid::from_raw));
-        }
-        Some(children)
-    }
-
     /// Whether its environment contained this value when its program started.
     pub(super) fn was_given(pid: Pid, value: &str) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(value.len()).any(|part| part == value.as_bytes())
     }
+}
 
-    /// All descendants of these processes, each after its parent, but not rlock, which may be one
-    /// of them. A process whose parent has ended is a child of init. It is found only if one of the
-    /// others leads its session, which no unrelated process can join.
-    pub(super) fn descendants_of(roots: Vec<Pid>, all: &HashMap<Pid, Self>) -> Vec<Self> {
-        let mut below: HashMap<Pid, Vec<Pid>> = HashMap::new();
-        for process in all.values() {
-            below.entry(process.parent).or_default().push(process.pid);
-            below.entry(process.session).or_default().push(process.pid);
+/// What to say if these processes did not end when they were killed; `None` if all did.
+pub(super) fn not_killed(left: &[Process]) -> Option<String> {
+    let describe = |Process { pid, .. }: &Process| {
+        let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let user = fs::metadata(format!("/proc/{pid}")).map_or(0, |folder| folder.uid());
+        format!("{} (pid {pid}, uid {user})", String::from_utf8_lossy(name.trim_ascii_end()))
+    };
+    let some = Vec::from_iter(left.iter().take(5).map(describe)).join(", ");
+    let problem = format!("cannot kill {some}; stop what still runs without the lock");
+    (!left.is_empty()).then_some(problem)
+}
+
+/// Lets processes react to a signal before rlock looks at them again.
+pub(super) fn pause() {
+    // On an error this does not wait, and time still limits the rounds.
+    let _ = ready([], Some(Instant::now() + Duration::from_millis(1)));
+}
+
+/// Which processes are the children of which.
+pub(super) enum Kinship {
+    /// The kernel lists the children of each process, so a search takes as long as the family is
+    /// large, however many processes the host runs.
+    Listed,
+    /// From a scan of all processes, because the kernel was built without these lists.
+    Scanned(HashMap<Pid, Vec<Pid>>),
+}
+
+impl Kinship {
+    /// `None` if processes cannot be found. Scans until a moment.
+    pub(super) fn look(until: Instant) -> Option<Self> {
+        if !Process::can_be_found() {
+            return None;
         }
+        let is_listed = Path::new("/proc/thread-self/children").exists();
+        Some(if is_listed { Self::Listed } else { Self::scan(until) })
+    }
+
+    fn scan(until: Instant) -> Self {
+        let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+        for process in Process::all(until) {
+            children.entry(process.parent).or_default().push(process.pid);
+        }
+        Self::Scanned(children)
+    }
+
+    /// The children of a process, dead or alive, the oldest first. `None` if they cannot be read,
+    /// for example because no descriptor is left.
+    pub(super) fn children_of(&self, parent: Pid) -> Option<Vec<Pid>> {
+        if let Self::Scanned(children) = self {
+            return Some(children.get(&parent).cloned().unwrap_or_default());
+        }
+        let mut children = Vec::new();
+        for thread in fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten() {
+            match fs::read_to_string(thread.path().join("children")) {
+                Ok(list) => {
+                    children.extend(list.split(' ').flat_map(str::parse).map(Pid::from_raw))
+                }
+                // The thread has ended.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(_) => return None,
+            }
+        }
+        Some(children)
+    }
+
+    /// The live descendants of these processes, each after its parent, but not rlock, which may be
+    /// one of them. Looks until a moment.
+    pub(super) fn below(&self, roots: &[Pid], until: Instant) -> Vec<Process> {
         let mut seen: HashSet<Pid> = roots.iter().copied().chain([getpid()]).collect();
-        let (mut parents, mut found) = (roots, Vec::new());
-        while let Some(parent) = parents.pop() {
-            for child in below.remove(&parent).unwrap_or_default() {
+        let (mut parents, mut found) = (roots.to_vec(), Vec::new());
+        while let Some(parent) = parents.pop().filter(|_| Instant::now() < until) {
+            for child in self.children_of(parent).unwrap_or_default() {
                 if seen.insert(child) {
                     parents.push(child);
-                    found.extend(all.get(&child).copied());
+                    found.extend(Process::read(child).filter(|process| !process.is_dead));
                 }
             }
         }
@@ -173,6 +229,9 @@ pub(super) fn ended(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     /// A line whose fields after the state are 4, 5, 6 and so on, except the number of threads.
@@ -198,5 +257,31 @@ mod tests {
             let process = Process::parse(&stat(b"sh", state, threads)).unwrap();
             assert_eq!(process.is_dead, is_dead, "{state} {threads}");
         }
+    }
+
+    #[test]
+    fn the_kernels_lists_and_a_scan_name_the_same_descendants() {
+        let script = "sleep 60 & (sleep 60 & setsid sh -c 'sleep 60 & echo READY; wait'; wait)";
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let stdout = BufReader::new(shell.stdout.take().unwrap());
+        assert_eq!(stdout.lines().next().unwrap().unwrap(), "READY");
+        let until = Instant::now() + Duration::from_secs(60);
+        let root = Pid::from_raw(shell.id().cast_signed());
+        let below = |kinship: Kinship| {
+            let found = kinship.below(&[root], until).into_iter().map(|process| process.pid);
+            let mut found = Vec::from_iter(found);
+            found.sort_unstable();
+            found
+        };
+        let [listed, scanned] = [Kinship::look(until).unwrap(), Kinship::scan(until)].map(below);
+        for pid in &scanned {
+            nix::sys::signal::kill(*pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert_eq!(scanned.len(), 5);
+        assert_eq!(listed, scanned);
     }
 }

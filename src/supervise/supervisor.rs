@@ -3,7 +3,8 @@
 
 use std::io;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{getpgrp, getpid, getsid};
 
 use super::child::Child;
 use super::command::{Command, NotStarted};
@@ -51,7 +52,7 @@ pub(crate) fn run(
     };
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
-        let descendants = Descendants::adopt(token, leader);
+        let descendants = Descendants::adopt(token, leader)?;
         let stop_at = guard.machine.stop_at();
         let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
         Ok((descendants, child))
@@ -60,7 +61,9 @@ pub(crate) fn run(
         Ok(started) => started,
         Err(why) => return (Some(store), Err(why.into_error(command))),
     };
-    guard.renew(store);
+    let mut report = report.clone();
+    report.due = guard.machine.wake_at();
+    guard.renew(store, |problem| report.warn(problem));
     let on_lost = loss_policy.on_lost;
     Supervisor { child, descendants, guard, signals, report, on_lost, late: None }.run()
 }
@@ -71,21 +74,25 @@ struct Supervisor<'a> {
     descendants: Descendants,
     guard: Guard,
     signals: &'a mut Signals,
-    report: &'a Report,
+    report: Report,
     on_lost: OnLost,
     late: Option<Signal>,
 }
 
 impl Supervisor<'_> {
     fn run(mut self) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
-        if let Err(error) = self.run_to_the_end() {
-            self.child.signal(Signal::SIGKILL);
-            return (self.guard.end(), Err(Error::system("cannot wait for events", error)));
+        let over = self.run_to_the_end();
+        if over.is_err() {
+            self.kill();
         }
         let (lock, late, lease) = (self.guard.lock, self.late, self.guard.machine.lease());
+        // The lease is renewed until the command is gone, because only then may it be released.
+        let reaped = self.child.reap();
         let store = self.guard.end();
-        let ending = self.child.reap().map(|exit| Completion { exit, lock, late, lease });
-        (store, ending.map_err(|error| Error::system("cannot wait for the command", error)))
+        let ending = over
+            .map_err(|error| Error::system("cannot wait for events", error))
+            .and(reaped.map_err(|error| Error::system("cannot wait for the command", error)));
+        (store, ending.map(|exit| Completion { exit, lock, late, lease }))
     }
 
     fn run_to_the_end(&mut self) -> io::Result<()> {
@@ -97,7 +104,8 @@ impl Supervisor<'_> {
             for event in events {
                 self.handle(event);
             }
-            if self.guard.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
+            let awaits = self.guard.machine.awaits_descendants();
+            if awaits && self.descendants.are_gone(&self.child, None) {
                 self.handle(Event::DescendantsGone);
             }
             if self.guard.machine.is_over() {
@@ -128,6 +136,13 @@ impl Supervisor<'_> {
                 continue;
             }
             let reached = by_terminal && self.child.shares_group();
+            if reached && signal == Signal::SIGHUP && getsid(None) == Ok(getpid()) {
+                // The terminal is gone, and the kernel tells only the leader of its session. When
+                // that ends, as flock(1) does, the kernel tells the whole group.
+                for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+                    let _ = killpg(getpgrp(), signal);
+                }
+            }
             if signals::ends(signal) && !reached && self.child.has_ended() {
                 self.late = Some(signal);
             }
@@ -144,7 +159,9 @@ impl Supervisor<'_> {
 
     fn handle(&mut self, event: Event) {
         self.describe(&event);
-        for action in self.guard.on(event) {
+        let actions = self.guard.on(event);
+        self.report.due = self.guard.machine.wake_at();
+        for action in actions {
             self.perform(action);
         }
     }
@@ -189,16 +206,16 @@ impl Supervisor<'_> {
                 self.report.note(format_args!("the lease was renewed after {}", show(after)));
             }
             Action::Terminate => {
-                // A stopped process ends only once it is continued.
-                for signal in [Signal::SIGTERM, Signal::SIGCONT] {
-                    self.child.signal(signal);
-                    self.descendants.signal_all(&self.child, signal);
-                }
+                self.descendants
+                    .terminate(&mut self.child, self.guard.machine.search_until(Instant::now()));
             }
-            Action::Kill => {
-                self.child.signal(Signal::SIGKILL);
-                self.descendants.kill_all(&self.child);
-            }
+            Action::Kill => self.kill(),
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(problem) = self.descendants.kill_all(&mut self.child) {
+            self.report.warn(problem);
         }
     }
 }

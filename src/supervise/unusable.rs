@@ -13,14 +13,14 @@ use nix::libc;
 use super::program::files;
 use crate::report::plain;
 use crate::rules::UserMessage;
-use crate::text::quoted;
+use crate::text::{quoted, shown_program};
 
 /// The longest first line of a script that Linux reads.
 const LONGEST_LINE: u64 = 255;
 
 /// Describes the error of execve(2) for this program.
 pub(super) fn why(program: &OsStr, error: &io::Error) -> UserMessage {
-    let name = match program.to_string_lossy() {
+    let name = match shown_program(program) {
         empty if empty.is_empty() => "''".into(),
         name => name,
     };

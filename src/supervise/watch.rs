@@ -26,11 +26,13 @@ pub(crate) fn run(
     store: Box<dyn Store>,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
-    guard.renew(store);
+    let mut report = report.clone();
+    report.due = guard.machine.wake_at();
+    guard.renew(store, |problem| watched.warn(&report, problem));
     let mut watcher = Watcher { watched, signals, guard, report };
     let over = watcher.run_to_the_end();
     if over.is_err() {
-        watcher.watched.kill();
+        watcher.watched.kill(&watcher.report);
     }
     let lock = watcher.guard.lock;
     let store = watcher.guard.end();
@@ -50,14 +52,14 @@ enum Over {
 }
 
 /// The state of one run.
-struct Watcher<'a> {
+struct Watcher {
     watched: Watched,
     signals: Signals,
     guard: Guard,
-    report: &'a Report,
+    report: Report,
 }
 
-impl Watcher<'_> {
+impl Watcher {
     fn run_to_the_end(&mut self) -> io::Result<Over> {
         let mut events = Vec::new();
         loop {
@@ -80,21 +82,25 @@ impl Watcher<'_> {
 
     fn handle(&mut self, event: Event) {
         let actions = self.guard.on(event);
+        // If the process must be killed at once, its stderr has only a moment.
+        self.report.due = self.guard.machine.wake_at().or(Some(Instant::now() + CHECK_EVERY));
         // Before the process is stopped, because a process that has ended has no stderr.
         for loss in actions.iter().filter_map(Action::loss) {
-            self.watched.report_loss(self.report, loss);
+            self.watched.report_loss(&self.report, loss);
         }
         for action in actions {
             match action {
                 Action::ReportDelay(loss) => {
-                    self.watched.warn(self.report, &format!("{loss}; retrying"));
+                    self.watched.warn(&self.report, &format!("{loss}; retrying"));
                 }
                 Action::ReportRecovery(after) if !self.report.is_quiet() => {
                     let what = format!("the lease was renewed after {}", show(after));
-                    self.watched.warn(self.report, &what);
+                    self.watched.warn(&self.report, &what);
                 }
-                Action::Terminate => self.watched.terminate(),
-                Action::Kill => self.watched.kill(),
+                Action::Terminate => {
+                    self.watched.terminate(self.guard.machine.search_until(Instant::now()));
+                }
+                Action::Kill => self.watched.kill(&self.report),
                 // The process handles its own terminal and signals.
                 _ => {}
             }

@@ -1,22 +1,27 @@
 //! A process that rlock did not start: its descendants, and its stderr.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::thread;
+use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
 
-use super::process::{NONE_FOUND, PAUSE, Process};
+use super::process::{KILL_TIME, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
 use crate::report::Report;
+use crate::rules::Instant;
 use crate::rules::loss::Loss;
 use crate::system::poll::{Want, is_ready};
 
-/// The limit on searches for descendants that must be stopped. A process stops late if it waits for
-/// a disk, or for a child that it started with vfork(2).
-const ROUNDS: u32 = 100;
+/// How long to look for descendants that must be stopped. A process stops late if it waits for a
+/// disk, or for a child that it started with vfork(2).
+const STOP_TIME: Duration = Duration::from_millis(500);
+
+/// Finds processes that belong to known ones, until a moment.
+type Search = fn(&[Pid], Instant) -> Vec<Process>;
 
 /// A process, identified by a pidfd, because a process ID may be reused.
 pub(crate) struct Watched {
@@ -33,10 +38,16 @@ impl Watched {
         Self { pid, process, descendants: Vec::new() }
     }
 
-    /// Asks the process and its descendants to end, even if they are stopped.
-    pub(super) fn terminate(&mut self) {
-        // First, because descendants can be found only while their parents exist.
-        self.find_descendants();
+    /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
+    /// moment.
+    pub(super) fn terminate(&mut self, until: Instant) {
+        // First, because descendants can be found only while their parents exist. If there is no
+        // time to find all, they are stopped when they must be killed, and found then.
+        self.find(Process::below, until);
+        if Instant::now() >= until {
+            return;
+        }
+        self.find(Process::in_sessions, until);
         for signal in [Signal::TERM, Signal::CONT] {
             // The script first, or it could continue with its next line when its child ends.
             let _ = pidfd_send_signal(&self.process, signal);
@@ -46,24 +57,37 @@ impl Watched {
         }
     }
 
-    /// Kills the process and its descendants. They are stopped first: a stopped process starts no
-    /// others, and remains the parent of those it started until all are found.
-    pub(super) fn kill(&mut self) {
+    /// Kills the process and its descendants, and waits for their end. They are stopped first: a
+    /// stopped process starts no others, and remains the parent of those it started until all are
+    /// found. Meanwhile it does nothing, so the search may take its time.
+    pub(super) fn kill(&mut self, report: &Report) {
+        let _ = pidfd_send_signal(&self.process, Signal::STOP);
         self.signal(Signal::STOP);
-        for _ in 0..ROUNDS {
+        let until = Instant::now() + STOP_TIME;
+        loop {
             // A process that is starting another stops only once the other exists. So a search is
             // certain to find all of them only if all known ones have stopped before it.
             let have_halted = self.have_halted();
-            let found = self.find_descendants();
-            if found.is_empty() && have_halted {
+            let search_until = Instant::now() + SEARCH_TIME;
+            let mut found = self.find(Process::below, search_until);
+            found.extend(self.find(Process::in_sessions, search_until));
+            if found.is_empty() && have_halted || Instant::now() >= until {
                 break;
             }
             for descendant in found {
                 descendant.signal(Signal::STOP);
             }
-            thread::sleep(PAUSE);
+            pause();
         }
         self.signal(Signal::KILL);
+        let until = Instant::now() + KILL_TIME;
+        while !self.is_gone() && Instant::now() < until {
+            pause();
+        }
+        self.descendants.retain(|descendant| !descendant.has_ended());
+        if let Some(problem) = not_killed(&self.descendants) {
+            self.warn(report, &problem);
+        }
     }
 
     /// Whether the process and its descendants have stopped or ended.
@@ -81,17 +105,17 @@ impl Watched {
         let _ = pidfd_send_signal(&self.process, signal);
     }
 
-    /// Returns the descendants that were not known before.
-    fn find_descendants(&mut self) -> &[Process] {
+    /// Returns the descendants that were not known before: those below known ones or, because their
+    /// parents may have ended, those in the sessions that known ones lead.
+    fn find(&mut self, search: Search, until: Instant) -> Vec<Process> {
         self.descendants.retain(|descendant| !descendant.has_ended());
-        let mut roots: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
+        let mut known: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
         if !has_ended(self.process()) {
-            roots.push(self.pid);
+            known.push(self.pid);
         }
-        let known = self.descendants.len();
-        let found = Process::descendants_of(roots, &Process::all());
-        self.descendants.extend(found.into_iter().filter(|process| !process.is_dead));
-        &self.descendants[known..]
+        let found = search(&known, until);
+        self.descendants.extend(&found);
+        found
     }
 
     /// The pidfd of the process itself, whether it has ended or not.
@@ -114,26 +138,41 @@ impl Watched {
 
     /// Writes to the stderr of the process, or to the system log if that cannot be reached.
     pub(super) fn warn(&self, report: &Report, what: &str) {
-        match &mut self.stderr() {
+        match self.stderr() {
             Some(stderr) => report.warn_on(stderr, what),
             None => report.log(what),
         }
     }
 
     /// The descriptor of the process itself if permitted, because that shares its position in a
-    /// file; otherwise the same file, opened again.
+    /// file; otherwise the same file, opened again. `None` if the process cannot write to it.
     fn stderr(&self) -> Option<File> {
+        let is_written = |flags: i32| (flags & libc::O_ACCMODE != libc::O_RDONLY).then_some(());
         if let Ok(stderr) =
             pidfd_getfd(&self.process, libc::STDERR_FILENO, PidfdGetfdFlags::empty())
         {
+            is_written(fcntl(&stderr, FcntlArg::F_GETFL).ok()?)?;
             return Some(File::from(stderr));
         }
+        // The /proc of another container has other processes.
+        Process::can_be_found().then_some(())?;
+        is_written(i32::from_str_radix(&field(self.pid, "fdinfo/2", "flags:")?, 8).ok()?)?;
+        // Another user could put a file there meanwhile to which only root may write.
+        let users = field(self.pid, "status", "Uid:")?;
+        (users.split_whitespace().nth(1)? == geteuid().to_string()).then_some(())?;
         let mut options = OpenOptions::new();
         options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let stderr = options.open(format!("/proc/{}/fd/{}", self.pid, libc::STDERR_FILENO)).ok();
         // If the process has ended, its ID may have led to another process.
         stderr.filter(|_| !has_ended(self.process()))
     }
+}
+
+/// A field of a file in /proc about a process.
+pub(crate) fn field(pid: Pid, file: &str, name: &str) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
 /// Whether the process of this pidfd has ended.
@@ -149,6 +188,7 @@ mod tests {
     use rustix::process::{PidfdFlags, pidfd_open};
 
     use super::*;
+    use crate::report::Verbosity;
 
     #[test]
     fn what_a_process_is_starting_while_it_is_killed_is_killed_too() {
@@ -165,7 +205,8 @@ mod tests {
             assert_eq!(told.by_ref().lines().next().unwrap().unwrap(), "READY");
             let pid = rustix::process::Pid::from_child(&perl);
             let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill();
+            let report = Report::new(None, Verbosity::Quiet);
+            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill(&report);
             // This pipe ends when the last process ends.
             let mut rest = String::new();
             told.read_to_string(&mut rest).unwrap();

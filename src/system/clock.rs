@@ -1,13 +1,17 @@
 //! The clock that leases need: it cannot be set, and it keeps running while the machine is
 //! suspended.
+//!
+//! rustix asks the kernel itself. A library that the user preloads, such as libfaketime, may replace
+//! the clocks, timers and waits of libc.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use nix::time::{ClockId, clock_gettime};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
 
 use crate::rules::Instant;
 use crate::system::call::Named;
@@ -15,38 +19,39 @@ use crate::system::call::Named;
 impl Instant {
     /// The present moment.
     pub(crate) fn now() -> Self {
-        // It fails only if the kernel lacks this clock (Linux before 2.6.39). A zero instead would
-        // make every lease look unexpired forever, so the safe answer is to end the process.
-        #[expect(clippy::expect_used, reason = "every supported kernel has this clock")]
-        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock that counts from boot");
-        Self::at(Duration::from(now))
+        Self::at(time_of(ClockId::Boottime))
     }
 
     /// What sets a timer of this clock to a moment; `None` means never.
-    pub(crate) fn expiration(moment: Option<Self>) -> Expiration {
-        // A time of zero means never.
-        let since_boot =
-            moment.map_or(Duration::ZERO, |at| at.since_boot().max(Duration::from_nanos(1)));
-        Expiration::OneShot(TimeSpec::from_duration(since_boot))
+    pub(crate) fn expiration(moment: Option<Self>) -> Itimerspec {
+        // A time of zero means never, and so does one that is too large for the kernel.
+        let since_boot = moment.map(|at| at.since_boot().max(Duration::from_nanos(1)));
+        let it_value = since_boot.and_then(|time| time.try_into().ok()).unwrap_or_default();
+        Itimerspec { it_interval: Timespec::default(), it_value }
     }
+}
+
+/// What a clock of the kernel shows.
+pub(crate) fn time_of(clock: ClockId) -> Duration {
+    // No clock that is used shows a negative time.
+    clock_gettime(clock).try_into().unwrap_or_default()
 }
 
 /// A descriptor that becomes readable at a moment. If the machine was suspended past that moment,
 /// it is readable as soon as the machine resumes, while a timeout of poll(2) does not count that
 /// time.
-pub(crate) struct Alarm(TimerFd);
+pub(crate) struct Alarm(OwnedFd);
 
 impl Alarm {
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(timerfd::ClockId::CLOCK_BOOTTIME, flags);
-        Ok(Self(timer.named("timerfd_create")?))
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags).named("timerfd_create")?))
     }
 
     /// Sets the moment and replaces the previous one; `None` means never.
     pub(crate) fn set(&self, moment: Option<Instant>) -> io::Result<()> {
-        let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
-        self.0.set(Instant::expiration(moment), flags).named("timerfd_settime")
+        let (flags, at) = (TimerfdTimerFlags::ABSTIME, Instant::expiration(moment));
+        timerfd_settime(&self.0, flags, &at).named("timerfd_settime").map(drop)
     }
 }
 

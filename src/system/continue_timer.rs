@@ -4,11 +4,14 @@
 //! that signal is blocked, and the kernel sends the signal of a timer without any code of the
 //! process.
 
+use std::ptr::null;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::libc::{
+    CLOCK_BOOTTIME, SYS_timer_create, SYS_timer_settime, TIMER_ABSTIME, c_int, c_void, syscall,
+};
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
-use nix::sys::timer::{Timer, TimerSetTimeFlags};
-use nix::time::ClockId;
 
 use crate::rules::Instant;
 
@@ -19,19 +22,20 @@ const SENT_AFTER: [Duration; 2] = [Duration::ZERO, Duration::from_millis(100)];
 
 /// Sends SIGCONT to this process, and to no other, at a moment and once more soon after it.
 pub(crate) struct ContinueTimer {
-    timers: [Option<Timer>; SENT_AFTER.len()],
+    timers: [Result<Timer, Errno>; SENT_AFTER.len()],
     moment: Option<Instant>,
 }
 
 impl ContinueTimer {
-    /// In a sandbox that refuses such timers, this one does nothing: it matters only to a process
-    /// that is stopped.
+    /// If the system refuses such timers, this one does nothing: it matters only to a process that
+    /// is stopped.
     pub(crate) fn new() -> Self {
-        let timers = SENT_AFTER.map(|_| {
-            let signal = SigevNotify::SigevSignal { signal: Signal::SIGCONT, si_value: 0 };
-            Timer::new(ClockId::CLOCK_BOOTTIME, SigEvent::new(signal)).ok()
-        });
-        Self { timers, moment: None }
+        Self { timers: SENT_AFTER.map(|_| Timer::new()), moment: None }
+    }
+
+    /// Why it cannot continue this process, if so.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        self.timers.iter().find_map(|timer| timer.as_ref().err().copied())
     }
 
     /// Sets the moment and replaces the previous one; `None` means never.
@@ -45,11 +49,32 @@ impl ContinueTimer {
     /// Sets the same moment again. If it has passed, this sends the signal at once, which cancels a
     /// stop that is pending: raising that stop has dropped a signal that the timer had sent before.
     pub(crate) fn set_again(&mut self) {
-        for (timer, after) in self.timers.iter_mut().zip(SENT_AFTER) {
-            let Some(timer) = timer else { continue };
-            let moment = Instant::expiration(self.moment.map(|moment| moment + after));
-            let _ = timer.set(moment, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
+        for (timer, after) in self.timers.iter().zip(SENT_AFTER) {
+            if let Ok(timer) = timer {
+                timer.set(self.moment.map(|moment| moment + after));
+            }
         }
+    }
+}
+
+/// A POSIX timer of the kernel, which lasts as long as the process. A preloaded library may replace
+/// timer_settime(2) of libc, which knows a timer under another ID.
+struct Timer(c_int);
+
+impl Timer {
+    fn new() -> Result<Self, Errno> {
+        let signal = SigevNotify::SigevSignal { signal: Signal::SIGCONT, si_value: 0 };
+        let (event, mut id) = (SigEvent::new(signal).sigevent(), 0);
+        let (event, new) = (&raw const event, &raw mut id);
+        // SAFETY: both pointers are valid, and the kernel writes an int.
+        let created = unsafe { syscall(SYS_timer_create, CLOCK_BOOTTIME, event, new) };
+        Errno::result(created).map(|_| Self(id))
+    }
+
+    fn set(&self, moment: Option<Instant>) {
+        let (at, before) = (Instant::expiration(moment), null::<c_void>());
+        // SAFETY: the first pointer is valid, and the second may be null.
+        unsafe { syscall(SYS_timer_settime, self.0, TIMER_ABSTIME, &raw const at, before) };
     }
 }
 

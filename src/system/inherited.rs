@@ -7,6 +7,7 @@ use std::os::fd::IntoRawFd;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{Pid, getppid};
 
@@ -26,6 +27,10 @@ impl Inherited {
     /// Records the state, then sets up what rlock itself needs. Call this first, while there is
     /// only one thread.
     pub(crate) fn capture() -> io::Result<Self> {
+        // With less, rlock would crash.
+        if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(limit, _)| limit < 64 * 1024) {
+            return Err(io::Error::other("the limit on the stack is too small; raise ulimit -s"));
+        }
         let parent = getppid();
         let mut ignored = SigSet::empty();
         for signal in handled() {

@@ -1,11 +1,15 @@
 //! Waiting for descriptors, with a deadline. Signals do not end these waits.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::thread;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::libc::{O_NOCTTY, O_NONBLOCK, PIPE_BUF};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use crate::rules::Instant;
 
@@ -19,10 +23,11 @@ pub(crate) enum Want {
 /// What may cut a wait short; `None` if nothing does.
 pub type Interrupt<'a> = Option<Interrupter<'a>>;
 
-/// Cuts a wait short when one of these becomes readable.
+/// Cuts a wait short when one of these becomes readable, or at a moment.
 #[derive(Clone, Copy, Default)]
 pub struct Interrupter<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
+    at: Option<Instant>,
 }
 
 impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
@@ -34,7 +39,12 @@ impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
 impl<'a> Interrupter<'a> {
     /// Whichever of the two becomes readable first.
     pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other] }
+        Self { stops: [Some(one), other], at: None }
+    }
+
+    /// The same, or this moment.
+    pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
+        Self { at: moment, ..self }
     }
 }
 
@@ -46,20 +56,52 @@ pub(crate) enum Woken {
     TimedOut,
 }
 
-/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. The interrupt
-/// takes precedence.
-pub(crate) fn wait(
-    descriptor: Option<(BorrowedFd<'_>, Want)>,
-    interrupt: Interrupt<'_>,
-    until: Instant,
+/// Waits until one of the descriptors is ready, the interrupt comes or `until` is reached. The
+/// interrupt takes precedence.
+pub(crate) fn wait<'a>(
+    wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
+    interrupt: Interrupt<'a>,
+    until: impl Into<Option<Instant>>,
 ) -> io::Result<Woken> {
-    let stops = interrupt.unwrap_or_default().stops;
-    let [one, other] = stops.map(|stop| stop.map(|stop| (stop, Want::Read)));
-    Ok(match poll([descriptor, one, other], Some(until))? {
-        [is_ready, false, false] if is_ready => Woken::Ready,
-        [_, false, false] => Woken::TimedOut,
-        _ => Woken::Interrupted,
+    let Interrupter { stops, at } = interrupt.unwrap_or_default();
+    let stops: Vec<_> = stops.into_iter().flatten().map(|stop| (stop, Want::Read)).collect();
+    let stop_count = stops.len();
+    let until = until.into().into_iter().chain(at).min();
+    let are_ready = poll(stops.into_iter().chain(wanted), until)?;
+    Ok(match are_ready.iter().position(|is_ready| *is_ready) {
+        _ if at.is_some_and(|at| at <= Instant::now()) => Woken::Interrupted,
+        Some(first) if first < stop_count => Woken::Interrupted,
+        Some(_) => Woken::Ready,
+        None => Woken::TimedOut,
     })
+}
+
+/// Writes all of it; returns false if the interrupt comes first. A pipe or a terminal that is not
+/// read would otherwise block forever.
+pub(crate) fn write(to: BorrowedFd<'_>, mut bytes: &[u8], stop: Interrupt<'_>) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        if wait(Some((to, Want::Write)), stop, None)? == Woken::Interrupted {
+            return Ok(false);
+        }
+        match write_ready(to, &bytes[..bytes.len().min(PIPE_BUF)]) {
+            // A terminal may be ready for one byte, and not for the next.
+            Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => {
+                thread::sleep(Duration::from_millis(1))
+            }
+            written => bytes = &bytes[written?..],
+        }
+    }
+    Ok(true)
+}
+
+/// Writes to a descriptor that is ready, without blocking. A pipe takes at least a page then. A
+/// terminal may take less, and another open descriptor of it does not block.
+pub(crate) fn write_ready(to: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
+    let mut again = OpenOptions::new();
+    again.write(true).custom_flags(O_NONBLOCK | O_NOCTTY);
+    let again = to.is_terminal().then(|| again.open(format!("/proc/self/fd/{}", to.as_raw_fd())));
+    let again = again.and_then(Result::ok);
+    nix::unistd::write(again.as_ref().map_or(to, |again| again.as_fd()), bytes)
 }
 
 /// Waits until at least one descriptor is ready and returns which are; none if `until` came first.
@@ -68,7 +110,8 @@ pub(crate) fn ready<const N: usize>(
     wanted: [(BorrowedFd<'_>, Want); N],
     until: Option<Instant>,
 ) -> io::Result<[bool; N]> {
-    poll(wanted.map(Some), until)
+    let are_ready = poll(wanted, until)?;
+    Ok(std::array::from_fn(|index| are_ready[index]))
 }
 
 /// Whether the descriptor is ready now. False if the system cannot tell.
@@ -76,40 +119,29 @@ pub(crate) fn is_ready(descriptor: BorrowedFd<'_>, want: Want) -> bool {
     ready([(descriptor, want)], Some(Instant::now())).is_ok_and(|[is_ready]| is_ready)
 }
 
-/// Like `ready`. An absent descriptor never becomes ready.
-fn poll<const N: usize>(
-    wanted: [Option<(BorrowedFd<'_>, Want)>; N],
+/// Like `ready`, for any number of descriptors.
+fn poll<'a>(
+    wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
     until: Option<Instant>,
-) -> io::Result<[bool; N]> {
-    let polled = wanted.iter().flatten().map(|&(descriptor, want)| {
+) -> io::Result<Vec<bool>> {
+    let polled = wanted.into_iter().map(|(descriptor, want)| {
         let flags = match want {
-            Want::Read => PollFlags::POLLIN,
-            Want::Write => PollFlags::POLLOUT,
+            Want::Read => PollFlags::IN,
+            Want::Write => PollFlags::OUT,
         };
-        PollFd::new(descriptor, flags)
+        PollFd::from_borrowed_fd(descriptor, flags)
     });
     let mut polled: Vec<PollFd<'_>> = polled.collect();
     loop {
         let left = until.map(|until| until.since(Instant::now()));
-        match nix::poll::poll(&mut polled, timeout(left)) {
+        // A time that is too large for the kernel counts as forever.
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(0) if left.is_none_or(|left| !left.is_zero()) => {}
             Ok(_) => break,
-            Err(Errno::EINTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    let mut polled = polled.iter();
-    Ok(wanted.map(|one| one.is_some() && polled.next().is_none_or(|one| one.any().unwrap_or(true))))
-}
-
-/// Rounds up, so that the wait does not end early. poll(2) cannot wait for a very long time: that
-/// is cut here, and the loop above continues the wait.
-fn timeout(left: Option<Duration>) -> PollTimeout {
-    match left {
-        None => PollTimeout::NONE,
-        Some(left) => {
-            let millis = left.as_nanos().div_ceil(1_000_000);
-            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-        }
-    }
+    Ok(polled.iter().map(|one| !one.revents().is_empty()).collect())
 }

@@ -16,8 +16,9 @@ use crate::system::continue_timer::ContinueTimer;
 use crate::system::disposition::{ENDING, RUNNING, handled};
 use crate::system::inherited::Inherited;
 
-/// The signals that a terminal sends to its whole foreground group. The kernel sends other signals
-/// to one process only, for example when a timer expires.
+/// The signals that a terminal sends to its whole foreground group, except that a hangup reaches only
+/// the leader of the session. The kernel sends other signals to one process only, for example when a
+/// timer expires.
 const OF_TERMINALS: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -80,9 +81,8 @@ impl Signals {
     }
 
     /// Also listens for the signals that concern a running command, and blocks all others: if one
-    /// ended rlock, what the command has started would run on without the lock. From then on,
-    /// writing to stderr in the background of a terminal does not stop rlock, because the
-    /// terminal's SIGTTOU is blocked. A fault in rlock itself still ends it.
+    /// ended rlock, what the command has started would run on without the lock. A fault in rlock
+    /// itself still ends it.
     pub(crate) fn listen_for_a_command(&mut self) -> io::Result<()> {
         let inherited = self.inherited;
         let listens =
@@ -147,8 +147,10 @@ impl Signals {
         while let Ok(Some(information)) = self.descriptor.read_signal() {
             let number = i32::try_from(information.ssi_signo).ok();
             let Some(Ok(signal)) = number.map(Signal::try_from) else { continue };
-            // From a `ContinueTimer`. It has had its effect.
-            if signal == Signal::SIGCONT && information.ssi_code == libc::SI_TIMER {
+            // From a `ContinueTimer`, or sent by rlock to its whole group. It has had its effect.
+            let is_own =
+                information.ssi_code == libc::SI_TIMER || information.ssi_pid == std::process::id();
+            if is_own && matches!(signal, Signal::SIGCONT | Signal::SIGHUP) {
                 continue;
             }
             let by_kernel = information.ssi_code == libc::SI_KERNEL;

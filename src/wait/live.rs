@@ -1,6 +1,6 @@
 //! The status line of a wait at a terminal, updated every second.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::unistd::{getpgrp, tcgetpgrp};
 
 use crate::rules::{Instant, View, show};
-use crate::system::poll::{Want, Woken, is_ready, wait};
+use crate::system::poll::{Want, Woken, is_ready, wait, write_ready};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 use crate::text::{Line, columns, cut};
@@ -101,9 +101,9 @@ fn draw(status: &WaitStatus) {
 /// Writes nothing if the terminal is stopped (^S) or another job is in its foreground, because the
 /// write would block.
 fn write(text: &str) {
-    let mut stderr = stderr();
+    let stderr = stderr();
     if is_ready(stderr.as_fd(), Want::Write) && is_foreground() {
-        let _ = stderr.write_all(text.as_bytes());
+        let _ = write_ready(stderr.as_fd(), text.as_bytes());
     }
 }
 

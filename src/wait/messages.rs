@@ -1,15 +1,9 @@
 //! The messages about a wait: a status line at a terminal, or occasional lines in a log.
 
-use std::time::Duration;
-
 use super::live::{Live, WaitStatus};
 use crate::report::Report;
 use crate::rules::waiter::Note;
-use crate::rules::{Failure, Instant, Mode, View, show};
-
-/// The time between the first and the second message about a wait in a log. Each later interval is
-/// three times as long.
-const FIRST_REMINDER: Duration = Duration::from_secs(60);
+use crate::rules::{Failure, Instant, Mode, Reminders, View, show};
 
 /// The messages about one wait. Dropping this erases the status line.
 pub(super) struct Messages<'a> {
@@ -21,14 +15,15 @@ pub(super) struct Messages<'a> {
     pub(super) begun: bool,
     /// The status line at a terminal.
     live: Option<Live>,
-    /// When to log the next reminder, if there is no status line.
-    next_reminder: Instant,
+    /// When to log a message, if there is no status line.
+    reminders: Reminders,
     /// Set while the server does not answer.
     away: Option<Away>,
 }
 
 struct Away {
     since: Instant,
+    problem: String,
     noted: bool,
     /// What is so again when it ends.
     again: &'static str,
@@ -40,7 +35,7 @@ impl Away {
             Failure::Unconfirmed(_) => "enough replicas confirm the lock",
             _ => "the server is answering",
         };
-        Self { since, noted: false, again }
+        Self { since, problem: failure.problem().to_owned(), noted: false, again }
     }
 }
 
@@ -51,8 +46,8 @@ impl<'a> Messages<'a> {
         started: Instant,
         until: Option<Instant>,
     ) -> Self {
-        let next_reminder = started + FIRST_REMINDER;
-        Self { report, mode, started, until, begun: false, live: None, next_reminder, away: None }
+        let reminders = Reminders::new(started);
+        Self { report, mode, started, until, begun: false, live: None, reminders, away: None }
     }
 
     pub(super) fn print(&mut self, note: Note, now: Instant) {
@@ -83,7 +78,7 @@ impl<'a> Messages<'a> {
                 ));
             }
             Note::Back => {
-                if let Some(Away { since, noted: true, again }) = self.away.take() {
+                if let Some(Away { since, noted: true, again, .. }) = self.away.take() {
                     let away = show(now.since(since));
                     self.report.note(format_args!("{again} again after {away}"));
                 }
@@ -95,8 +90,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Reports the wait: on a status line at a terminal, else at once and then at growing
-    /// intervals.
+    /// Reports the wait: on a status line at a terminal, else at once and then as `Reminders` says.
     fn queued(&mut self, view: View, position: u64, now: Instant) {
         let begins = !std::mem::replace(&mut self.begun, true);
         let reason = view.mismatch(self.mode);
@@ -116,15 +110,25 @@ impl<'a> Messages<'a> {
                 return self.report.erase_line(true);
             }
         }
+        let holder = view.foremost().map(|holder| holder.id.clone());
+        let is_due = self.reminders.is_due(Some((position, holder)), now);
         if begins {
             self.report.note(format_args!("waiting at position {position}: {view}{reason}"));
-        } else if now >= self.next_reminder {
-            let waited = now.since(self.started);
-            self.next_reminder = now + 3 * waited;
-            let waited = show(waited);
+        } else if is_due {
+            let waited = show(now.since(self.started));
             self.report.note(format_args!(
                 "still waiting at position {position} after {waited}: {view}{reason}"
             ));
+        }
+    }
+
+    /// Shows in a log that the wait goes on, if the server has been silent for long.
+    pub(super) fn remind(&mut self, now: Instant) {
+        if self.live.is_none() && self.reminders.is_due(None, now) {
+            let why =
+                self.away.as_ref().map_or(String::new(), |away| format!(": {}", away.problem));
+            let waited = show(now.since(self.started));
+            self.report.note(format_args!("still waiting after {waited}{why}; retrying"));
         }
     }
 }

@@ -20,16 +20,17 @@ _rlock_words() {
     done
 }
 
-# The quoted form of the names that begin as typed. Any client may have chosen a name.
+# The quoted form of the names that begin as typed. Any client may have chosen a name. It runs the
+# rlock in PATH, because a typed ./rlock may be anything.
 _rlock_names() {
     local -a names
-    mapfile -t names < <(timeout 1 "$1" inspect --quiet --names --io-timeout 500ms "${server[@]}" \
+    mapfile -t names < <(timeout 1 rlock inspect --quiet --names --io-timeout 500ms "${server[@]}" \
         2>/dev/null </dev/null)
     local quote="" typed=$current name text
     case $typed in \'* | \"*) quote=${typed:0:1} typed=${typed:1} ;; esac
     [[ $quote == "'" ]] || typed=${typed//\\/}
     # Bash replaces only what follows the last colon or other character of COMP_WORDBREAKS.
-    local replaced=$2
+    local replaced=$1
     [[ $quote == "'" ]] || replaced=${replaced//\\/}
     local before=${typed%"${replaced#["'\""]}"}
     for name in "${names[@]}"; do
@@ -117,7 +118,7 @@ _rlock() {
             return
             ;;
         NAME)
-            _rlock_names "$1" "$2"
+            _rlock_names "$2"
             return
             ;;
         COMMAND)

@@ -107,20 +107,21 @@ impl Page<'_> {
 
     /// The JSON documents that the command prints.
     fn documents(&self) -> String {
-        let (introduction, fields) = match self.subcommand() {
-            Some("inspect") => (
-                "An array with one object for each lock that is held, or for NAME even if it is \
+        let fields = manual::JSON.iter().filter(|(of, ..)| self.is_about(of));
+        let mut fields: Vec<_> = fields.map(|(_, field, text)| (*field, *text)).collect();
+        let introduction = match self.subcommand() {
+            Some("inspect") => {
+                fields.extend(manual::LOCKS);
+                "With --json, one object with all locks that are held, or with NAME even if it is \
                  free. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply \
-                 is null.",
-                manual::JSON,
-            ),
-            Some("acquire" | "renew" | "release") => (
-                "With --json, one object. A field that does not apply is left out, or null.",
-                manual::RESULT,
-            ),
+                 is null."
+            }
+            Some("acquire" | "renew" | "release") => {
+                "With --json, one object. A field that does not apply is left out, or null."
+            }
             _ => return String::new(),
         };
-        format!(".SH JSON\n{}{}", filled(introduction), list(fields))
+        format!(".SH JSON\n{}{}", filled(introduction), list(&fields))
     }
 
     fn environment(&self) -> Vec<(String, String)> {

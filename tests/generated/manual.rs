@@ -34,6 +34,7 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
         "no usable server: unreachable, not answering, loading, out of memory, or too few \
          servers for a quorum",
     ),
+    ("69", &["inspect"], "some locks cannot be shown, or the replica has lost its master"),
     ("70", ALL, "internal error: a bug in rlock, or the system denied a resource"),
     (
         "75",
@@ -52,6 +53,11 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
         "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
          failure, a replica instead of a master, the same server twice, a damaged lock file, a \
          fencing token ahead of the clock",
+    ),
+    (
+        "78",
+        &["inspect"],
+        "the server is one of several nodes of a cluster, or no lock directory exists",
     ),
     (
         "79",
@@ -153,106 +159,165 @@ pub(crate) const FILES: &[(&str, &str)] = &[(
      lock revokes the lock.",
 )];
 
-/// Each field of `acquire --json`, `renew --json` and `release --json`.
-pub(crate) const RESULT: &[(&str, &str)] = &[
+/// Each field of the JSON documents, as a path. A test compares them with what rlock prints.
+pub(crate) const JSON: &[(Subcommands, &str, &str)] = &[
+    (&["acquire", "renew", "release", "inspect"], "format", "1. Later versions only add fields."),
     (
+        &["acquire"],
         "status",
-        "acquired, renewed, released, or removed for a waiter. On failure: busy, superseded, removed, \
-         not-held, unreachable, config, usage or internal, among others.",
+        "acquired. On failure: busy, superseded, removed, lost, stopped, unreachable, config, usage \
+         or internal.",
     ),
-    ("name", "Name of the lock. Null if the command line could not be parsed."),
     (
+        &["renew"],
+        "status",
+        "renewed. On failure: not-held, unreachable, config, usage or internal.",
+    ),
+    (
+        &["release"],
+        "status",
+        "released, or removed. On failure: busy, not-held, unreachable, config, usage or internal.",
+    ),
+    (
+        &["inspect"],
+        "status",
+        "On failure, even if only some locks are missing: unreachable, config, usage or internal. \
+         Without it, locks has all of them.",
+    ),
+    (
+        &["acquire", "renew", "release"],
+        "name",
+        "Name of the lock. Null if the command line could not be parsed.",
+    ),
+    (&["inspect"], "name", "On failure: NAME, or null."),
+    (
+        &["acquire"],
         "token, fence, ttl_ms, slot",
         "The hold: its token, its fencing token, the milliseconds until its lease expires, and its \
          slot number.",
     ),
-    ("revoked[]", "The holders that release --force has revoked, as in rlock-inspect(1)."),
-    ("removed", "The waiter that release --force --id has removed, as in rlock-inspect(1)."),
-    ("exit, message", "On failure: the exit status and the message."),
-    ("holders[]", "If the lock is busy: its holders, as in rlock-inspect(1)."),
     (
-        "superseded_by",
-        "If a newer client with --supersede canceled the request: its host, user, pid, command and \
-         label.",
+        &["renew"],
+        "fence, ttl_ms",
+        "The hold: its fencing token, and the milliseconds until its lease expires.",
     ),
-    ("by, reason", "If an operator removed the request: the operator, and the text of --reason."),
+    (
+        &["release"],
+        "revoked[]",
+        "The holders that --force has revoked, as they were before: see holders in \
+         rlock-inspect(1).",
+    ),
+    (
+        &["release"],
+        "revoked[].ended",
+        "Without --now, how the hold ended: released; expired, without a word from the holder; or \
+         revoked, if --now freed it meanwhile.",
+    ),
+    (&["release"], "removed", "The waiter that --id has removed: see waiters in rlock-inspect(1)."),
+    (
+        &["acquire", "renew", "release", "inspect"],
+        "exit, message",
+        "On failure: the exit status and the message.",
+    ),
+    (&["acquire"], "holders[]", "If the lock is busy: its holders, as in rlock-inspect(1)."),
+    (&["release"], "holders[]", "If --id fails: the holders, as in rlock-inspect(1)."),
+    (
+        &["acquire"],
+        "superseded_by",
+        "If a newer client with --supersede canceled the request: its host, user, pid, command, kind \
+         and label.",
+    ),
+    (
+        &["acquire"],
+        "by, reason",
+        "If an operator removed the request: the operator, and the text of --reason.",
+    ),
 ];
 
-/// Each field of `inspect --json`, as a path.
-pub(crate) const JSON: &[(&str, &str)] = &[
-    ("name, key", "Name of the lock, and its key on the server: the prefix and the name."),
+/// Each field of the locks in `inspect --json`.
+pub(crate) const LOCKS: &[(&str, &str)] = &[
+    ("locks[].name, .key", "Name of the lock, and its key on the server: the prefix and the name."),
     (
-        "state",
-        "held; free: only if inspect was given this name; cooling: released, but kept for --at-least; \
+        "locks[].state",
+        "held; free: only with NAME or --all; cooling: released, but kept for --at-least; \
          revoked: its holds were revoked, but not released yet; foreign: held by another tool.",
     ),
-    ("mode", "exclusive, shared or slots."),
-    ("slots", "Maximum number of holders, if the mode is slots."),
-    ("fence", "Last fencing token of the lock."),
+    ("locks[].mode", "exclusive, shared or slots."),
+    ("locks[].slots", "Maximum number of holders, if the mode is slots."),
+    ("locks[].fence", "Last fencing token of the lock."),
     (
-        "ttl_ms",
+        "locks[].ttl_ms",
         "Milliseconds until the lock becomes free unless it is renewed. Null if another tool holds \
          the lock without an expiry.",
     ),
-    ("holders[].id", "First 8 characters of the token."),
+    ("locks[].holders[].id", "First 8 characters of the token."),
+    ("locks[].holders[].state", "held, revoked or cooling, as for the lock."),
     (
-        "holders[].owner",
+        "locks[].holders[].owner",
         "Owner, for --reentrant: in full if --owner or RLOCK_OWNER set it, otherwise its first 8 \
          characters.",
     ),
     (
-        "holders[].host, .user, .pid, .command, .label",
+        "locks[].holders[].host, .user, .pid, .command, .label",
         "The holder. command is the name of the program, without arguments.",
     ),
-    ("holders[].fence", "Fencing token of this hold."),
-    ("holders[].acquired_at, .renewed_at", "Times of the grant and of the last renewal."),
+    ("locks[].holders[].fence", "Fencing token of this hold."),
+    ("locks[].holders[].acquired_at, .renewed_at", "Times of the grant and of the last renewal."),
     (
-        "holders[].waited_ms",
+        "locks[].holders[].waited_ms",
         "Milliseconds from the first request to the grant. Null if unknown, for example after the \
          server lost its data.",
     ),
-    ("holders[].ttl_ms", "Milliseconds until the lease expires."),
-    ("holders[].slot", "Slot number of the holder, from 1 to slots, if the mode is slots."),
-    ("holders[].kind", "exec or while-pid, which renew the lease, or acquire, which does not."),
-    ("waiters[].position", "Position in the queue, from 1."),
-    ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "As for holders."),
-    ("waiters[].waiting_ms", "Milliseconds in the queue."),
-    ("waiters[].next", "Whether it uses --next."),
+    ("locks[].holders[].ttl_ms", "Milliseconds until the lease expires."),
+    ("locks[].holders[].slot", "Slot number of the holder, from 1 to slots, if the mode is slots."),
     (
-        "attention[]",
+        "locks[].holders[].kind",
+        "exec or while-pid, which renew the lease, or acquire, which does not.",
+    ),
+    ("locks[].waiters[].position", "Position in the queue, from 1."),
+    ("locks[].waiters[].mode", "exclusive, shared or slots."),
+    ("locks[].waiters[].id, .host, .user, .pid, .command, .label, .kind", "As for holders."),
+    ("locks[].waiters[].waiting_ms", "Milliseconds in the queue."),
+    ("locks[].waiters[].next", "Whether it uses --next."),
+    (
+        "locks[].attention[]",
         "A text for each reason why the lock needs attention; with --attention and \
          --older-than also that it has been held for too long.",
     ),
     (
-        "skipped.count, .last_at, .last_by",
+        "locks[].skipped.count, .last_at, .last_by",
         "How many clients have found the lock busy since the last hold began, and when and which \
          the last of them was.",
     ),
     (
-        "history[]",
+        "locks[].history[]",
         "Up to 16 ended holds, the latest first; those that ended well are dropped first. Present \
          only with NAME; with --all, only the latest one.",
     ),
     (
-        "history[].ended",
+        "locks[].history[].ended",
         "released; expired: not renewed or released in time; revoked: by release --force; deleted: \
          its key or file was deleted; overwritten: another tool wrote its key; forgotten: the server \
          lost its data; lost: its command was stopped because the lease was not renewed in time.",
     ),
     (
-        "history[].ended_at, .acquired_at, .held_ms",
+        "locks[].history[].ended_at, .acquired_at, .held_ms",
         "Times of the end and of the grant, and the milliseconds between them.",
     ),
-    ("history[].waited_ms", "As for holders."),
+    ("locks[].history[].waited_ms", "As for holders."),
+    ("locks[].history[].mode", "As for waiters."),
     (
-        "history[].outcome",
+        "locks[].history[].outcome",
         "How the command of exec ended, if known: exit N, signal N, or lost if rlock stopped it.",
     ),
     (
-        "history[].by, .reason",
+        "locks[].history[].by, .reason",
         "Operator that revoked the hold, as user@host, and the text of --reason.",
     ),
-    ("history[].id, .mode, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
+    (
+        "locks[].history[].id, .host, .user, .pid, .command, .label, .kind, .fence",
+        "As for holders.",
+    ),
 ];
 
 /// The section about messages that need more than a line, one paragraph per item.

@@ -182,6 +182,8 @@ impl World {
                 }
                 Action::Terminate => {
                     assert!(self.now < self.deadline(), "it gets time that it does not have");
+                    let search_until = self.machine.search_until(self.now);
+                    assert!(search_until < self.deadline(), "a search delays SIGKILL");
                     self.asked_to_end = true;
                 }
                 Action::Kill => {

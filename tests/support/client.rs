@@ -6,15 +6,15 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::{Finished, READY, Running, binary, rlock, run, without_settings};
+use super::{Finished, READY, Running, binary, run, without_settings};
 
-/// The settings, which are in the environment.
+/// The settings, which are in the environment, and the words before the name of the program.
 #[derive(Clone)]
-pub struct Client(Vec<(&'static str, String)>);
+pub struct Client(Vec<(&'static str, String)>, Vec<String>);
 
 impl Client {
     pub fn of(url: impl Into<String>) -> Self {
-        Self(Vec::new()).with("RLOCK_URL", url)
+        Self(Vec::new(), Vec::new()).with("RLOCK_URL", url)
     }
 
     #[must_use]
@@ -23,9 +23,18 @@ impl Client {
         self
     }
 
+    /// Starts every rlock by this program with these arguments.
+    #[must_use]
+    pub fn by(self, words: Vec<String>) -> Self {
+        Self(self.0, words)
+    }
+
     /// An rlock with the words of this line.
     pub fn rlock(&self, line: &str) -> Command {
-        let mut command = rlock(line.split_whitespace());
+        let words = self.1.iter().map(String::as_str).chain([binary()]);
+        let mut words = words.chain(line.split_whitespace());
+        let mut command = without_settings(words.next().unwrap());
+        command.args(words);
         command.envs(self.0.iter().map(|(variable, value)| (variable, value)));
         command
     }
@@ -69,7 +78,7 @@ impl Client {
     /// A lock as inspect shows it.
     #[track_caller]
     pub fn inspect(&self, name: &str) -> Value {
-        self.run(&format!("inspect --json {name}")).json()[0].clone()
+        self.run(&format!("inspect --json {name}")).json()["locks"][0].clone()
     }
 
     /// Starts a worker in this directory, which takes turns in the lock until there is a file `stop`.

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cluster;
 pub mod limit;
 pub mod longer;
+pub mod name;
 pub mod proxy;
 pub mod pty;
 pub mod python;
@@ -102,8 +103,8 @@ impl Server {
     pub fn inspect(&self, name: &str) -> Value {
         let output = run(&mut self.rlock(["inspect", "--json", name]));
         let document: Value = serde_json::from_str(&output.out()).unwrap();
-        assert_eq!(output.code(), i32::from(document[0]["state"] == "free"), "{output:?}");
-        document[0].clone()
+        assert_eq!(output.code(), i32::from(document["locks"][0]["state"] == "free"), "{output:?}");
+        document["locks"][0].clone()
     }
 
     /// Waiters of a free lock are dead, and do not count.

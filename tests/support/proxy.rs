@@ -1,11 +1,11 @@
 //! A wire between rlock and a server. A test can slow it down, cut it, silence it and count.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
 
-/// Listens on a free port of 127.0.0.1.
+/// Listens on a port of this host.
 pub struct Proxy {
     port: u16,
     wire: Arc<Wire>,
@@ -33,7 +33,12 @@ struct State {
 impl Proxy {
     /// Starts a proxy to the server on that port. Every byte takes `delay` in each direction.
     pub fn to(server: u16, delay: Duration) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at("127.0.0.1:0", server, delay)
+    }
+
+    /// Starts a proxy that listens on this address.
+    pub fn at(address: impl ToSocketAddrs, server: u16, delay: Duration) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Mutex::new(State { delay, ..State::default() });
         let wire = Arc::new(Wire { server, state, healed: Condvar::new() });

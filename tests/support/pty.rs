@@ -27,6 +27,18 @@ pub fn bash(server: &Server) -> Command {
     shell
 }
 
+/// The two ends of a new terminal: that of the user, and that of programs.
+pub fn ends() -> (File, File) {
+    // Closed on exec, unlike those of openpty, which any child of another test would inherit.
+    let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let mut slave = File::options();
+    slave.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
+    let slave = slave.open(ptsname_r(&master).unwrap()).unwrap();
+    (File::from(OwnedFd::from(master)), slave)
+}
+
 impl Terminal {
     pub fn start(server: &Server) -> Self {
         Self::of(bash(server))
@@ -34,17 +46,10 @@ impl Terminal {
 
     /// The terminal of such a shell.
     pub fn of(mut shell: Command) -> Self {
-        // Closed on exec, unlike those of openpty, which any child of another test would inherit.
-        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let mut slave = File::options();
-        slave.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
-        let slave = slave.open(ptsname_r(&master).unwrap()).unwrap();
+        let (keyboard, slave) = ends();
         let stream = || slave.try_clone().unwrap();
         shell.stdin(stream()).stdout(stream()).stderr(stream());
         let shell = Process::start(&mut shell);
-        let keyboard = File::from(OwnedFd::from(master));
         let screen = Stream::of("the screen", keyboard.try_clone().unwrap());
         let mut terminal = Self { shell, keyboard, screen };
         terminal.sees("$ ");

@@ -108,7 +108,11 @@ impl Service {
     }
 
     pub fn address_of_sentinel(&self, sentinel: usize) -> String {
-        format!("127.0.0.1:{}", self.sentinels[sentinel].port)
+        format!("127.0.0.1:{}", self.port_of_sentinel(sentinel))
+    }
+
+    pub fn port_of_sentinel(&self, sentinel: usize) -> u16 {
+        self.sentinels[sentinel].port
     }
 
     /// The port of the master, according to the first sentinel; 0 if it does not answer.

@@ -34,7 +34,7 @@ impl Screen {
         let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
         let color = self.size.is_some() && !is_set("NO_COLOR") && !dumb;
-        Style { width: self.size.map(|(columns, _)| columns), color }
+        Style { width: self.size.map(|(columns, _)| columns), color, waiters: usize::MAX }
     }
 
     /// Returns the text of a frame that replaces the last one. To avoid flicker it overwrites each

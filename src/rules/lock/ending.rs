@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 
 use crate::rules::show;
-use crate::text::printable;
+use crate::text::{at_most, printable};
 
 /// Who revoked a hold or removed a waiter, and why, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
@@ -28,7 +28,7 @@ impl Operator {
     /// Parses the form that stores keep.
     pub fn from_line(line: &str) -> Self {
         let (name, reason) = line.split_once('\t').unwrap_or((line, ""));
-        let shown = |text| Some(printable(text)).filter(|text| !text.is_empty());
+        let shown = |text| Some(printable(at_most(1000, text))).filter(|text| !text.is_empty());
         Self { name: shown(name), reason: shown(reason) }
     }
 }

@@ -51,6 +51,18 @@ impl HistoryEntry {
         })
     }
 
+    /// How a hold with this deadline ended that was revoked: its holder released it after its command
+    /// had ended, or its lease expired without a word from it. `None` if a script or an operator
+    /// ended it sooner.
+    pub fn ending_of_revoked(&self, deadline: ServerTime) -> Option<Ending> {
+        // From one view to the next, the clocks of several servers differ by a little.
+        let is_over = self.at + Duration::from_millis(100) >= deadline;
+        match self.outcome {
+            Outcome::Unknown => is_over.then_some(Ending::Expired),
+            _ => Some(Ending::Released),
+        }
+    }
+
     /// Whether it was released, and its command did not fail as far as known.
     pub fn ended_well(&self) -> bool {
         self.ending == Ending::Released

@@ -37,11 +37,8 @@ impl FromStr for Subject {
         // A URL is not a pattern, whatever its password contains: the name is rejected with a
         // remedy.
         if text.contains(['*', '?', '[']) && !text.contains("://") {
-            let pattern = Pattern::new(text).map_err(|error| {
-                let fault = UserMessage::of_value("not a pattern", text)
-                    .reworded(|what| format!("{what} ({})", error.msg));
-                fault.with_remedy("use *, ? and [a-c] only")
-            });
+            let fault = UserMessage::new("not a pattern").with_remedy("use *, ? and [a-c] only");
+            let pattern = Pattern::new(text).map_err(|_| fault);
             pattern.map(Self::Matching)
         } else {
             Ok(Self::One(text.parse()?))

@@ -140,6 +140,12 @@ impl View {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
     }
 
+    /// Whether nothing is known of the lock: it was never used, or not for a day.
+    pub fn is_unknown(&self) -> bool {
+        self.state == State::Free
+            && (&self.fence, &self.skipped, self.history.len()) == (&None, &None, 0)
+    }
+
     /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
     /// held by another tool.
     pub fn age(&self) -> Option<Duration> {
@@ -151,7 +157,8 @@ impl View {
     pub fn up_to(mut self, fence: Fence) -> Self {
         let listed = self.holders.len();
         self.holders.retain(|holder| holder.fence <= fence);
-        self.holder_count -= (listed - self.holders.len()) as u64;
+        let dropped = (listed - self.holders.len()) as u64;
+        self.holder_count = self.holder_count.saturating_sub(dropped);
         self
     }
 
@@ -168,7 +175,7 @@ impl View {
         };
         let gone: Vec<Holder> =
             seen.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
-        self.holder_count += gone.len() as u64;
+        self.holder_count = self.holder_count.saturating_add(gone.len() as u64);
         self.holders.extend(gone);
     }
 

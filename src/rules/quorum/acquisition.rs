@@ -25,11 +25,12 @@ mod proposing;
 mod tests;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::{discriminant, replace};
 use std::time::Duration;
 
+use super::majority::{grace_until, majority, needed_to_refuse};
 use super::member_state::{LastReply, MemberState, Members, Run, UnderWay};
 use super::votes::Votes;
-use super::{grace_until, majority};
 use crate::rules::{
     Answer, BackOff, Delivery, Failure, Held, Instant, Mode, Nomination, Proposal, QuorumOp,
     Request, ServerTime, Slot, Ticket, View,
@@ -206,7 +207,7 @@ impl Acquisition {
         let (mut is_news, mut is_stale, mut answered) = (false, false, round);
         match reply {
             Reply::Heard(nominated) => {
-                is_news = nominated.is_none();
+                (is_news, state.is_deaf) = (nominated.is_none(), false);
                 if let (LastReply::Proposed(proposal), true) =
                     (&mut state.last_reply, nominated.is_some())
                 {
@@ -237,7 +238,8 @@ impl Acquisition {
                 (state.last_reply, state.round) = (LastReply::Behind(by), round);
             }
             Reply::Failed(failure) => {
-                is_news = before == Some(UnderWay::Listening);
+                // A member that does not let a request listen would end each sleep at once.
+                is_news = before == Some(UnderWay::Listening) && !replace(&mut state.is_deaf, true);
                 (state.last_reply, state.round) = (LastReply::Failed(failure), round);
             }
         }
@@ -324,20 +326,15 @@ impl Acquisition {
         }
     }
 
-    /// An answer that ends the request, whatever the other members say.
+    /// An answer that ends the request, because enough members gave it.
     fn refusal(&self) -> Option<End> {
-        let refused = self.members.iter().filter_map(|state| match &state.last_reply {
-            LastReply::Refused(answer) if state.round == self.round => Some(answer),
-            _ => None,
-        });
-        let (ended, others): (Vec<&Answer>, Vec<&Answer>) =
-            refused.partition(|answer| matches!(answer, Answer::Ended(_)));
-        // Agreed tickets are the same everywhere, and an operator means all members.
-        let is_final =
-            |answer: &&Answer| !matches!(answer, Answer::Busy(_) | Answer::Queued { .. });
-        let lost = ended.first().filter(|_| ended.len() > self.members.0.len() - self.majority);
-        let answer = others.into_iter().find(is_final).or(lost.copied())?;
-        Some(End::Refused(Box::new(answer.clone())))
+        let refused = || self.members.iter().filter_map(|state| state.refused(self.round));
+        let is_final = |answer: &&Answer| {
+            let alike = refused().filter(|other| discriminant(*other) == discriminant(*answer));
+            let needed = needed_to_refuse(answer, self.members.0.len());
+            needed.is_some_and(|needed| alike.count() >= needed)
+        };
+        refused().find(is_final).map(|answer| End::Refused(Box::new(answer.clone())))
     }
 
     /// The nominations of the request, if enough members nominate it.
@@ -355,7 +352,7 @@ impl Acquisition {
         let Some(slots) = self.mode.slots() else { return Some(None) };
         let position = nominations.iter().map(|it| it.position).min()?;
         let is_free = |slot: &Slot| {
-            let free = nominations.iter().filter(|it| !it.taken.contains(slot));
+            let free = nominations.iter().filter(|it| it.taken.binary_search(slot).is_err());
             free.count() >= self.majority
         };
         let mut free = (1..=slots.get()).filter_map(Slot::new).filter(is_free);
@@ -383,14 +380,16 @@ impl Acquisition {
     }
 
     /// While the request sleeps, a member that does not nominate it listens for a message. One that
-    /// answered a commit too late is asked again, which also ends a hold.
+    /// answered a commit too late is asked again, once, which also ends a hold.
     fn settle_down(&mut self, member: usize, now: Instant) {
         let Phase::Resting { until } = self.phase else { return };
         let round = self.round;
         let state = &mut self.members.0[member];
         match &state.last_reply {
             _ if state.under_way.is_some() => {}
-            LastReply::Granted(_) | LastReply::Refused(_) => self.ask_to_propose(member),
+            LastReply::Granted(_) | LastReply::Refused(_) if state.round != round => {
+                self.ask_to_propose(member);
+            }
             LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
                 state.under_way = Some(UnderWay::Listening);
                 self.orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });

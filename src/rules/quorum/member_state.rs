@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::merge::{free_like, merge};
 use super::votes::Votes;
-use crate::rules::model::lock::DAY;
+use crate::rules::model::lock::{DAY, LONGEST_TTL};
 use crate::rules::{
     Answer, Failure, Fence, Held, Instant, Nomination, Proposal, ServerTime, Ticket, View,
 };
@@ -46,6 +46,8 @@ pub enum UnderWay {
 #[derive(Clone, Debug, Default, Hash)]
 pub struct MemberState {
     pub under_way: Option<UnderWay>,
+    /// Whether the last attempt to listen to it failed.
+    pub is_deaf: bool,
     pub last_reply: LastReply,
     /// The round in which it gave that.
     pub round: u64,
@@ -93,6 +95,14 @@ impl MemberState {
     /// The larger of its last ticket and its last fencing token.
     pub(super) fn largest_number(&self) -> u64 {
         self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
+    }
+
+    /// An answer of this round that is not a grant.
+    pub(super) fn refused(&self, round: u64) -> Option<&Answer> {
+        match &self.last_reply {
+            LastReply::Refused(answer) if self.round == round => Some(answer),
+            _ => None,
+        }
     }
 
     pub(super) fn has_failed(&self, round: u64) -> bool {
@@ -143,13 +153,14 @@ impl Members {
     }
 
     /// The longest lease that a restarted server may have forgotten, as far as can be known: the
-    /// requested one, and those of the holders that other members know.
+    /// requested one, and those of the holders that other members know. None is longer than a week.
     pub(super) fn longest_lease(&self, lease: Duration) -> Duration {
         let holders = self.iter().filter_map(MemberState::view).flat_map(|view| &view.holders);
         holders
             .map(|holder| holder.deadline.since(holder.renewed))
             .max()
             .unwrap_or_default()
+            .min(Duration::from_millis(LONGEST_TTL))
             .max(lease)
     }
 
@@ -225,4 +236,22 @@ impl Members {
 fn by_server<'m, T>(values: impl Iterator<Item = (&'m MemberState, T)>) -> Vec<T> {
     let by_run = values.map(|(state, value)| (state.run.as_ref().map(|run| &run.id), value));
     by_run.collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Holder;
+
+    #[test]
+    fn no_server_can_claim_a_lease_of_more_than_a_week() {
+        let mut members = Members::new(3);
+        let week = Duration::from_millis(LONGEST_TTL);
+        for (deadline, longest) in [(60_000, Duration::from_secs(60)), (u64::MAX, week)] {
+            let holder = Holder { deadline: ServerTime(deadline), ..Holder::default() };
+            let view = View { holders: vec![holder], ..View::default() };
+            members.0[1].last_reply = LastReply::Refused(Answer::Busy(view));
+            assert_eq!(members.longest_lease(Duration::from_secs(8)), longest);
+        }
+    }
 }

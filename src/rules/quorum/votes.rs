@@ -1,6 +1,6 @@
 //! What each member of a quorum answered to one request.
 
-use super::majority::majority;
+use super::majority::{blocking, majority};
 use crate::rules::{Delivery, Failure, UserMessage};
 
 /// The answers of all members to one request.
@@ -48,7 +48,7 @@ impl<T> Votes<T> {
 
     /// Whether so many answers satisfy `is` that the other members are not a majority.
     pub fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
-        self.count(is) > self.servers() - self.majority()
+        self.count(is) >= blocking(self.servers())
     }
 
     /// What may have happened to the request on the members that did not answer it.
@@ -64,15 +64,11 @@ impl<T> Votes<T> {
     /// Why only `useful` votes can be used, fewer than a majority. `names` are the members' in order.
     pub fn too_few<'a>(&self, names: impl Iterator<Item = &'a str>, useful: usize) -> Failure {
         let (servers, required) = (self.servers(), self.majority());
-        let lasting = |vote: &&Option<Result<T, Failure>>| {
-            matches!(vote, Some(Err(Failure::Misconfigured { .. })))
-        };
-        // If the other members are too few, waiting does not help: the user must fix one of these.
-        if servers - self.votes.iter().filter(lasting).count() < required
-            && let Some(Some(Err(failure))) = self.votes.iter().find(lasting)
-        {
-            return failure.clone();
-        }
+        let lasting = self.votes.iter().filter_map(|vote| match vote {
+            Some(Err(Failure::Misconfigured { fault, executed })) => Some((fault, *executed)),
+            _ => None,
+        });
+        let lasting: Vec<_> = lasting.collect();
         let mut failures = Vec::new();
         for (name, vote) in names.zip(&self.votes) {
             match vote {
@@ -83,6 +79,13 @@ impl<T> Votes<T> {
         }
         let why = failures.join("; ");
         let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
+        // If the other members are too few, waiting does not help: the user must fix one of these.
+        if servers - lasting.len() < required {
+            let remedy = lasting.iter().find_map(|(fault, _)| fault.remedy()).unwrap_or_default();
+            let executed = lasting.iter().any(|(_, executed)| *executed);
+            let fault = UserMessage::new(what).with_remedy(remedy);
+            return Failure::Misconfigured { fault, executed };
+        }
         // Prefer the failure of a server that may recover.
         let recovery = self.votes.iter().find_map(|vote| match vote {
             Some(Err(Failure::Unavailable(fault) | Failure::NotHere(fault))) => {

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::ClockId;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::rules::model::Lock;
-use crate::rules::model::lock::TOO_FAR;
+use crate::rules::model::lock::{DAY, TOO_FAR};
 use crate::rules::{Instant, millis};
+use crate::system::clock::time_of;
 
 /// The name of a clock that runs since boot and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +53,8 @@ struct Stamp {
     seen: BTreeMap<usize, u64>,
 }
 
-/// When a clock started, from one reading of the wall clock. It makes the times in the file
-/// readable, and lets them grow from boot to boot.
+/// When a clock started, from one reading of the wall clock, which makes the times in the file
+/// readable. Nothing else depends on it, because it may be wrong.
 #[derive(Serialize, Deserialize)]
 struct Epoch {
     clock: Clock,
@@ -97,10 +98,14 @@ impl Timeline {
     pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Option<Self> {
         let Dates { mut clocks, stamps } = dates;
         let since_boot = millis(Instant::now().since_boot());
-        let own = clocks.iter().position(|epoch| epoch.clock == *clock);
+        let latest = stamps.iter().map(|stamp| stamp.at).max().max(Some(lock.latest()));
+        // A clock that is far behind the others counts as a new one: fencing tokens must grow.
+        let is_behind = |start: u64| Some(start.saturating_add(since_boot + DAY / 2)) < latest;
+        let is_own = |epoch: &Epoch| epoch.clock == *clock && !is_behind(epoch.start);
+        let own = clocks.iter().position(is_own);
         let own = own.unwrap_or_else(|| {
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let start = millis(wall).saturating_sub(since_boot);
+            let wall = millis(time_of(ClockId::Realtime));
+            let start = latest.max(Some(wall)).unwrap_or(0).saturating_sub(since_boot);
             clocks.push(Epoch { clock: clock.clone(), start });
             clocks.len() - 1
         });

@@ -78,9 +78,12 @@ impl Directory {
             opened => opened.map_err(fail)?,
         };
         if self.private {
-            let status = &folder.status;
-            if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-                let shown = self.path.display();
+            let (status, shown) = (&folder.status, self.path.display());
+            if status.st_uid != geteuid().as_raw() {
+                let what = format!("{shown}: lock directory belongs to uid {}", status.st_uid);
+                return Err(Failure::misconfigured(what, NAME_ANOTHER));
+            }
+            if status.st_mode & 0o077 != 0 {
                 let what = format!("{shown}: lock directory is accessible to other users");
                 return Err(Failure::misconfigured(what, "run chmod 700 on it"));
             }
@@ -110,24 +113,33 @@ impl Directory {
     }
 
     /// Whether the next request creates a directory that the user named.
-    pub(super) fn is_chosen_but_missing(&self) -> bool {
+    pub(in crate::store) fn is_chosen_but_missing(&self) -> bool {
         let missing = || fs::metadata(&self.path).err().map(|error| error.kind());
         !self.private && missing() == Some(io::ErrorKind::NotFound)
     }
 
+    /// Fails if the user named a directory that is missing: locks may be in another one.
+    pub(super) fn must_exist(&self) -> Result<(), Failure> {
+        if !self.is_chosen_but_missing() {
+            return Ok(());
+        }
+        let what = format!("{} does not exist", self.path.display());
+        Err(Failure::misconfigured(what, "correct the URL, or acquire a lock to create it"))
+    }
+
     /// A warning if users other than root and those of a group can change the locks.
-    pub(crate) fn hazard(&self) -> Option<String> {
+    pub(crate) fn hazard(&self) -> Option<UserMessage> {
         let found = fs::metadata(&self.path).ok().filter(|it| it.is_dir() && !self.private)?;
-        let what = match found.uid() {
+        let (what, remedy) = match found.uid() {
             _ if found.mode() & 0o002 != 0 => {
-                "writable by every user; use a directory that only you or a group can write"
+                ("is writable by every user", "use a directory that only you or a group can write")
             }
             owner if ![0, geteuid().as_raw()].contains(&owner) => {
-                "owned by another user; use a directory that you or root own"
+                ("is owned by another user", "use a directory that you or root own")
             }
             _ => return None,
         };
-        Some(format!("local:{}: {what}", self.path.display()))
+        Some(UserMessage::new(what).with_remedy(remedy))
     }
 
     /// Where the files of a lock are. Creates the directory if `may_create`; `None` if it is missing.
@@ -139,6 +151,20 @@ impl Directory {
         }
         let folder = self.open(may_create)?;
         Ok(folder.map(|folder| Place::new(Arc::new(folder), &name, &self.path)))
+    }
+
+    /// Removes the files of a lock that no other process can use.
+    pub(in crate::store) fn forget(&self, key: &Key) -> Result<(), Failure> {
+        let Some(place) = self.place(key, false)? else { return Ok(()) };
+        for file in [&place.state, &place.guard] {
+            match place.folder.remove(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failure::of(&place.path(file), &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The keys of all locks that have a file.

@@ -14,7 +14,9 @@ pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIR
 /// Classifies a system error about the boot ID.
 pub(super) fn without_boot_id(error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::NotFound => Failure::misconfigured("the boot ID is missing", "mount /proc"),
+        io::ErrorKind::NotFound => {
+            Failure::misconfigured("the boot ID is missing", "mount /proc without subset=pid")
+        }
         _ => of(Path::new("/proc"), error),
     }
 }

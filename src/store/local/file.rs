@@ -155,8 +155,10 @@ impl LockFile {
         let Self { place, locked, status, next, has_guard, timeline, mut lock } = self;
         // Make the guard first: a state without one is revoked, while a guard without a hold means
         // nothing.
-        if lock.guard.is_some() && !has_guard {
-            make_guard(&place)?;
+        match lock.guard {
+            Some(_) if has_guard => place.folder.touch(&place.guard),
+            Some(_) => make_guard(&place)?,
+            None => {}
         }
         let (dates, gone) = timeline.write(&mut lock);
         let write = || {

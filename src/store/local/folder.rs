@@ -3,15 +3,16 @@
 
 use std::fs::{File, Permissions, set_permissions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
-use nix::unistd::{UnlinkatFlags, geteuid, mkfifoat, unlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, fstat, fstatat, utimensat};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, mkfifoat, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 
 use super::names::new_draft;
@@ -39,6 +40,20 @@ impl Folder {
     pub(super) fn is_shared(&self) -> bool {
         let shared = Mode::S_ISGID | Mode::S_IWGRP;
         Mode::from_bits_truncate(self.status.st_mode).contains(shared)
+    }
+
+    /// Whether new files go from root to the owner of the directory, who could not open them.
+    fn has_heir(&self) -> bool {
+        geteuid().is_root() && self.status.st_uid != 0 && !self.is_shared()
+    }
+
+    /// Gives something new to the owner of the directory, if necessary. A container may refuse that.
+    fn hand_over(&self, new: impl AsFd) {
+        if self.has_heir() {
+            let (user, group) = (self.status.st_uid, self.status.st_gid);
+            let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            let _ = fchownat(new, "", user, group, AtFlags::AT_EMPTY_PATH);
+        }
     }
 
     /// Who may use the files in the directory.
@@ -81,10 +96,10 @@ impl Folder {
     /// Creates a file that only its owner may read and write, or the group that shares the
     /// directory, whatever the umask.
     pub(super) fn new_file(&self, name: &str) -> io::Result<File> {
-        if !self.is_shared() {
+        if !self.is_shared() && !self.has_heir() {
             return self.make_file(name);
         }
-        // It gets its name last, so that no process finds it before the group can open it.
+        // It gets its name last, so that no process finds it before others can open it.
         let temp_file = new_draft();
         let file = self.make_file(&temp_file)?;
         let flags = RenameFlags::NOREPLACE;
@@ -98,6 +113,7 @@ impl Folder {
     fn make_file(&self, name: &str) -> io::Result<File> {
         let (file, _) = self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
         file.set_permissions(Permissions::from_mode(self.mode().bits()))?;
+        self.hand_over(&file);
         Ok(file)
     }
 
@@ -108,14 +124,18 @@ impl Folder {
         self.set_mode(name, mode)
     }
 
-    /// Sets the mode of a pipe that this process has just made, whatever the umask. Another user of the
-    /// directory may have put something else in its place, so this checks and changes an open
-    /// descriptor. That is one without access to the content, because the umask may forbid access.
+    /// Sets the owner and the mode of a pipe that this process has just made, whatever the umask.
+    /// Another user of the directory may have put something else in its place, so this checks and
+    /// changes an open descriptor. That is one without access to the content, because the umask may
+    /// forbid access.
     fn set_mode(&self, name: &str, mode: Mode) -> io::Result<()> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let descriptor = openat(&self.descriptor, name, flags, Mode::empty())?;
         let status = fstat(&descriptor)?;
         let is_pipe = kind(&status) == SFlag::S_IFIFO;
+        if is_pipe && status.st_nlink == 1 && status.st_uid == geteuid().as_raw() {
+            self.hand_over(&descriptor);
+        }
         if is_pipe && Mode::from_bits_truncate(status.st_mode) == mode {
             return Ok(());
         }
@@ -135,6 +155,12 @@ impl Folder {
             SFlag::S_IFIFO => Ok(pipe.into()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a named pipe")),
         }
+    }
+
+    /// Gives a file the present time, if permitted, so that no cleaner of old files removes it.
+    pub(super) fn touch(&self, name: &str) {
+        let (now, flag) = (&TimeSpec::UTIME_NOW, UtimensatFlags::NoFollowSymlink);
+        let _ = utimensat(&self.descriptor, name, now, now, flag);
     }
 
     /// Renames a file within the directory, replacing what has the new name.

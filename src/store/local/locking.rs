@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -10,71 +11,69 @@ use nix::sys::stat::FileStat;
 
 use super::directory::Place;
 use super::failure;
-use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
-use crate::store::blocking::received;
+use crate::rules::{Delivery, Failure, Instant, UserMessage};
+use crate::store::blocking::{pause, received};
 use crate::system::poll::Interrupt;
 use crate::system::thread;
 
 /// A locked file and its status.
 pub(super) type Locked = (Flock<File>, FileStat);
 
-/// Opens the state of a lock, and waits to lock it; `None` if it is missing. Gives up once no other
-/// process has changed the state for `patience`, because then one of them is probably stopped. With
-/// many processes, the wait may take much longer.
+/// The longest wait for a file that nothing can interrupt. A release is repeated, and a signal is
+/// heard in between.
+const UNINTERRUPTED: Duration = Duration::from_secs(1);
+
+/// The pause between two attempts while another thread waits.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Whether a thread of this process waits in flock(2).
+static WAITS: AtomicBool = AtomicBool::new(false);
+
+/// Opens the state of a lock, and waits for up to `patience` to lock it; `None` if it is missing.
 ///
 /// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
 /// thread waits. If this gives up, the thread is abandoned, and unlocks the file at once when it
-/// gets the lock.
+/// gets the lock. Until then, this retries instead: there is only one such thread.
 pub(super) fn lock(
     place: &Place,
     access: OFlag,
     patience: Duration,
     interrupt: Interrupt<'_>,
 ) -> Result<Option<Locked>, Failure> {
-    match lock_current(place, access, FlockArg::LockExclusiveNonblock, patience) {
-        Err(Failure::Unreachable { .. }) => {}
-        done => return done,
+    let until = Instant::now() + interrupt.map_or(patience.min(UNINTERRUPTED), |_| patience);
+    loop {
+        match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
+            Err(Failure::Unreachable { .. }) if Instant::now() < until => {}
+            done => return done,
+        }
+        if !WAITS.swap(true, Ordering::SeqCst) {
+            break;
+        }
+        pause(PAUSE, interrupt)?;
     }
     let fail = |error: io::Error| {
         Failure::Unavailable(UserMessage::new(format!("cannot wait for a lock file: {error}")))
     };
     let locked = place.clone();
-    let locking = move || lock_current(&locked, access, FlockArg::LockExclusive, patience);
+    let locking = move || {
+        let locked = lock_current(&locked, access, FlockArg::LockExclusive);
+        WAITS.store(false, Ordering::SeqCst);
+        locked
+    };
     let locking = thread::call("flock", locking).map_err(fail)?;
-    let mut seen = last_change(place);
-    loop {
-        let locked = received(&locking, interrupt, Instant::now() + patience);
-        if let Some(locked) = locked.map_err(|_| Failure::Interrupted { sent: false })? {
-            return locked;
-        }
-        let now = last_change(place);
-        if now == seen {
-            return Err(busy(patience));
-        }
-        seen = now;
-    }
+    let locked = received(&locking, interrupt, until);
+    locked.map_err(|_| Failure::Interrupted { sent: false })?.unwrap_or_else(|| Err(busy()))
 }
 
 /// The only failure here that is not of the file system.
-fn busy(patience: Duration) -> Failure {
-    let what = format!("another process has held the lock file for {}", show(patience));
-    let remedy = "check whether that process is stopped";
-    Failure::unreachable(UserMessage::new(what).with_remedy(remedy), Delivery::NotSent)
-}
-
-/// Which file the state is, and when it was last changed; `None` if that is unknown.
-fn last_change(place: &Place) -> Option<impl PartialEq> {
-    let status = place.folder.status_of(&place.state).ok()??;
-    Some((status.st_ino, status.st_mtime, status.st_mtime_nsec))
+fn busy() -> Failure {
+    let fault = UserMessage::new("other processes have kept the lock file locked for too long");
+    let fault = fault.with_remedy("check whether one of them is stopped");
+    Failure::unreachable(fault, Delivery::NotSent)
 }
 
 /// Opens the state and locks it. Starts over if another file has become the state meanwhile.
-fn lock_current(
-    place: &Place,
-    access: OFlag,
-    how: FlockArg,
-    patience: Duration,
-) -> Result<Option<Locked>, Failure> {
+fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Failure> {
     let Place { folder, state, .. } = place;
     let fail = |error: io::Error| failure::of(&place.path(state), &error);
     loop {
@@ -85,7 +84,7 @@ fn lock_current(
         let locked = match Flock::lock(file, how) {
             Ok(locked) => locked,
             Err((_, Errno::EINTR)) => continue,
-            Err((_, Errno::EWOULDBLOCK)) => return Err(busy(patience)),
+            Err((_, Errno::EWOULDBLOCK)) => return Err(busy()),
             Err((_, errno)) => return Err(cannot_lock(errno)),
         };
         if let Some(status) = folder.current(state, &status).map_err(fail)? {
@@ -96,7 +95,7 @@ fn lock_current(
 
 /// Opens the state and locks it without waiting; `None` if that fails.
 pub(super) fn lock_idle(place: &Place) -> Option<Locked> {
-    lock_current(place, OFlag::O_RDWR, FlockArg::LockExclusiveNonblock, Duration::ZERO).ok()?
+    lock_current(place, OFlag::O_RDWR, FlockArg::LockExclusiveNonblock).ok()?
 }
 
 fn cannot_lock(errno: Errno) -> Failure {

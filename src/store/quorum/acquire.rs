@@ -250,7 +250,9 @@ fn ask(
     attempt: u64,
     interrupt: Interrupt<'_>,
 ) -> Result<Reply, Failure> {
-    let verdict = final_verdict(attempt, |attempt| store.ask(request, attempt, &[], interrupt))?;
+    let timeout = store.patience();
+    let ask = |attempt| store.ask(request, attempt, &[], interrupt);
+    let verdict = final_verdict(attempt, timeout, ask)?;
     let fence = match &verdict {
         Verdict::Answer(Answer::Granted { fence, .. }) => Some(*fence),
         Verdict::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),

@@ -45,8 +45,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Starts the thread. It connects on first use. An error means that a TLS file cannot be used,
-    /// or that no thread can be started.
+    /// Starts the thread. It connects on first use. An error means that no thread can be started.
     pub(super) fn start(
         server: &Address,
         io_timeout: Duration,
@@ -54,7 +53,7 @@ impl Member {
         idle: &Wakeup,
     ) -> Result<Self, String> {
         let name = server.to_string();
-        let node = Node::new(server.clone(), io_timeout, Some(Probe::Run))?;
+        let node = Node::new(server.clone(), io_timeout, Some(Probe::Run));
         let mut store = RedisStore::new(node, server.database, min_replicas);
         let (work, to_do) = mpsc::channel::<Work>();
         let thread =

@@ -2,6 +2,7 @@
 //! with MOVED or ASK, which name the node that does.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::node::{Node, Reply};
@@ -33,19 +34,16 @@ pub(in crate::store) struct Cluster {
 }
 
 impl Cluster {
-    /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot
-    /// be used.
-    pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        // What one of them has accepted, the others accept too.
-        let all = nodes.iter().map(|node| nodes[0].at(node.endpoint.clone()));
-        let nodes = all.map(|node| Node::new(node, io_timeout, None));
-        Ok(Self {
-            nodes: nodes.collect::<Result<_, _>>()?,
+    /// `nodes` are some nodes of the cluster, at least one.
+    pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Self {
+        let node = |it: &Address| Node::new(nodes[0].at(it.endpoint.clone()), io_timeout, None);
+        Self {
+            nodes: nodes.iter().map(node).collect(),
             owner: None,
             last: (0, false),
             io_timeout,
             diagnostics: Vec::new(),
-        })
+        }
     }
 
     fn index_of(&mut self, endpoint: Endpoint) -> usize {
@@ -184,24 +182,34 @@ impl Cluster {
 /// Where all masters listen, according to one node.
 fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
     let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
-    let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
-    masters.into_iter().map(|(host, port)| node.address.named(&host, port)).collect()
+    // By the specification, a cluster has at most 1000.
+    let masters = masters_in(&slots).filter(|masters| {
+        masters.iter().map(|(_, host, port)| (host, port)).collect::<BTreeSet<_>>().len() <= 1_000
+    });
+    let masters = masters.ok_or_else(|| node.unexpected_reply())?;
+    let named: BTreeSet<_> = masters.into_iter().map(|(_, host, port)| (host, port)).collect();
+    named.into_iter().map(|(host, port)| node.address.named(&host, port)).collect()
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
 /// where each server is `host, port, …`. Without a host, it is that of the node that answered.
-pub fn masters_in(slots: &Value) -> Option<Vec<(String, u16)>> {
+/// Returns the slots, the host and the port of each master.
+pub fn masters_in(slots: &Value) -> Option<Vec<(RangeInclusive<u16>, String, u16)>> {
     let Value::Array(slots) = slots else { return None };
-    let master = |slot: &Value| -> Option<(String, u16)> {
+    let number = |value: &Value| match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    };
+    let master = |slot: &Value| {
         let Value::Array(slot) = slot else { return None };
+        let slots = number(slot.first()?)?..=number(slot.get(1)?)?;
         let Value::Array(master) = slot.get(2)? else { return None };
-        let port = match master.get(1)? {
-            Value::Int(port) => u16::try_from(*port).ok()?,
-            _ => return None,
-        };
+        let port = number(master.get(1)?)?;
         match master.first()? {
-            Value::BulkString(host) => Some((String::from_utf8_lossy(host).into_owned(), port)),
-            _ => Some((String::new(), port)),
+            Value::BulkString(host) => {
+                Some((slots, String::from_utf8_lossy(host).into_owned(), port))
+            }
+            _ => Some((slots, String::new(), port)),
         }
     };
     slots.iter().map(master).collect()

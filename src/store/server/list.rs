@@ -1,13 +1,15 @@
 //! Lists the locks under a prefix on all servers.
 
 use super::node::Node;
+use super::refusal::Refusal;
 use super::reply;
 use super::scripts::{self, Call};
 use super::topology::Topology;
+use crate::report::Diagnostic;
 use crate::rules::{
     Delivery, Failure, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
 };
-use crate::store::wire::{self, Cmd};
+use crate::store::wire::{self, Cmd, OVERHEAD, Value};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 5_000;
@@ -18,10 +20,13 @@ const MAX_PAGES: usize = 100_000;
 
 /// How many locks are read in one pipeline. A server reads a pipeline in pieces of 16 to 32 KiB,
 /// and serves other clients in between.
-const BATCH: usize = 250;
+const BATCH: usize = 100;
 
-/// How many locks of one server are listed at most, so that their names fit into memory.
-const MAX_LOCKS: usize = 1_000_000;
+/// How many hash slots show whether a server is one of several nodes of a cluster.
+const PROBES: u32 = 32;
+
+/// How much memory one list of locks may take, in MiB, including the JSON that shows them.
+const MOST_MEMORY: usize = 32;
 
 /// The locks under a prefix that are not free, or all `with_free`, sorted by name. A server that
 /// does not answer does not hide the locks of the others.
@@ -32,16 +37,31 @@ pub(super) fn list(
     pattern: Option<&Pattern>,
     with_free: bool,
 ) -> Result<Listing, Failure> {
-    let mut listing = Listing::default();
-    for node in topology.masters()? {
-        let listed = once_more(|| names(node, prefix, pattern, with_free)).and_then(|names| {
-            let call = |name: &Name| {
-                let key = Key::new(prefix, name);
-                let history = if with_free { "1" } else { "" };
-                Call::new(scripts::INSPECT, &key, None, database).with(history).with(0)
-            };
-            Ok((views(node, &names, call)?, names))
+    let (mut listing, mut room) = (Listing::default(), MOST_MEMORY * 1024 * 1024);
+    let call = |name: &Name| {
+        let key = Key::new(prefix, name);
+        let history = if with_free { "1" } else { "" };
+        Call::new(scripts::INSPECT, &key, None, database).with(history).with(0)
+    };
+    let probes: Vec<Name> =
+        (0..PROBES).filter_map(|number| number.to_string().parse().ok()).collect();
+    let masters = topology.masters()?;
+    if masters.is_empty() {
+        return Err(Failure::unavailable(
+            "no node of the cluster is a master",
+            "check CLUSTER INFO",
+        ));
+    }
+    let is_alone = masters.len() == 1;
+    for node in masters {
+        let listed = once_more(|| {
+            has_all(node, probes.iter().map(&call).collect(), is_alone)?;
+            if is_alone {
+                is_current(node)?;
+            }
+            names(node, prefix, pattern, with_free, &mut room)
         });
+        let listed = listed.and_then(|names| Ok((views(node, &names, call, &mut room)?, names)));
         match listed {
             Ok((views, names)) => listing.locks.extend(names.into_iter().zip(views)),
             Err(failure) => listing.failures.push(failure),
@@ -51,6 +71,35 @@ pub(super) fn list(
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, is_listed));
     listing.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(listing)
+}
+
+/// Fails if locks are on other nodes of a cluster, or if it is down. The probes inspect locks in many
+/// hash slots, of which one of several masters does not have all.
+fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Failure> {
+    let is_elsewhere = |it: &Refusal| {
+        is_alone && it.redirection.is_some()
+            || it.redirection.is_none() && it.failure.is_transient()
+    };
+    let refused = node.run_scripts(&probes)?.into_iter().filter_map(Result::err).find(is_elsewhere);
+    refused.map_or(Ok(()), |refusal| Err(refusal.failure))
+}
+
+/// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
+pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
+    let replication = match node.ask(wire::cmd("INFO").arg("replication").to_owned(), None) {
+        Err(failure @ Failure::Misconfigured { .. }) => {
+            let doubt = "so rlock cannot tell whether its master is missing";
+            let doubt = failure.reworded(|what| format!("{what}, {doubt}")).to_string();
+            node.diagnostics.push(Diagnostic::Warning(doubt));
+            return Ok(());
+        }
+        information => wire::from_redis_value::<String>(information?).unwrap_or_default(),
+    };
+    if !replication.contains("master_link_status:down") {
+        return Ok(());
+    }
+    let what = format!("{} is a replica that has lost its master", node.endpoint());
+    Err(Failure::unavailable(what, "restore the master, or use its address"))
 }
 
 /// Asks again if the connection broke.
@@ -69,6 +118,7 @@ fn names(
     prefix: &Prefix,
     pattern: Option<&Pattern>,
     with_free: bool,
+    room: &mut usize,
 ) -> Result<Vec<Name>, Failure> {
     let keys = Key::pattern(prefix);
     let mut wanted = vec![(keys.as_str().to_owned(), "string")];
@@ -85,21 +135,16 @@ fn names(
             let key = String::from_utf8(key).ok()?;
             key.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
         };
-        let found = keys.into_iter().filter_map(name);
-        names.extend(
-            found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name.as_str()))),
-        );
-        if is_last || names.len() > MAX_LOCKS {
+        for name in keys.into_iter().filter_map(name) {
+            if pattern.is_none_or(|pattern| pattern.matches(name.as_str())) {
+                take(room, OVERHEAD + 3 * name.as_str().len(), node)?;
+                names.push(name);
+            }
+        }
+        if is_last {
             // SCAN may return a key twice.
             names.sort_unstable();
             names.dedup();
-        }
-        if names.len() > MAX_LOCKS {
-            let fault =
-                UserMessage::new(format!("{}: more than {MAX_LOCKS} locks", node.endpoint()));
-            return Err(Failure::TooLarge(fault.with_remedy("use a narrower pattern or --prefix")));
-        }
-        if is_last {
             wanted.pop();
         }
         cursor = next;
@@ -121,12 +166,13 @@ fn views(
     node: &mut Node,
     names: &[Name],
     call: impl Fn(&Name) -> Call,
+    room: &mut usize,
 ) -> Result<Vec<Result<View, Failure>>, Failure> {
     let (mut views, mut size) = (Vec::with_capacity(names.len()), BATCH);
     while views.len() < names.len() {
         let rest = &names[views.len()..];
         let batch = &rest[..size.min(rest.len())];
-        match pipeline(node, batch.iter().map(&call).collect()) {
+        match pipeline(node, batch.iter().map(&call).collect(), room) {
             Ok(read) => {
                 views.extend(read);
                 size = BATCH.min(2 * size);
@@ -138,10 +184,46 @@ fn views(
     Ok(views)
 }
 
-/// The locks that these calls show, in one pipeline. Of each lock, only the first page of its
-/// holders and waiters.
-fn pipeline(node: &mut Node, calls: Vec<Call>) -> Result<Vec<Result<View, Failure>>, Failure> {
-    let replies = node.run_scripts(&calls)?;
-    let view = |reply| reply::view(reply?).ok_or_else(|| node.unexpected_reply());
-    Ok(replies.into_iter().map(view).collect())
+/// The locks that these calls show, in one pipeline. Of each lock, only the first page of its holders
+/// and waiters.
+fn pipeline(
+    node: &mut Node,
+    calls: Vec<Call>,
+    room: &mut usize,
+) -> Result<Vec<Result<View, Failure>>, Failure> {
+    let (replies, mut size) = (node.run_scripts(&calls)?, 0);
+    let view = |reply: Result<Value, Refusal>| {
+        // No failure takes more than 1 KiB.
+        size += reply.as_ref().map_or(1024, memory);
+        let mut view = reply::view(reply?).ok_or_else(|| node.unexpected_reply())?;
+        // The latest are last, and a list shows one. A hostile server sends many.
+        let surplus = view.history.len().saturating_sub(4);
+        view.history = view.history.split_off(surplus);
+        Ok(view)
+    };
+    let views = replies.into_iter().map(view).collect();
+    take(room, size, node)?;
+    Ok(views)
+}
+
+/// About how much memory a lock takes that is parsed from this reply. In JSON, a text can be twice as
+/// long.
+fn memory(reply: &Value) -> usize {
+    let content = match reply {
+        // Replacing what is not UTF-8 may make it longer.
+        Value::BulkString(text) => 3 * String::from_utf8_lossy(text).len(),
+        Value::SimpleString(text) => 3 * text.len(),
+        Value::Array(values) => values.iter().map(memory).sum(),
+        _ => 0,
+    };
+    OVERHEAD + content
+}
+
+/// Takes memory from what is left of it.
+fn take(room: &mut usize, size: usize, node: &Node) -> Result<(), Failure> {
+    *room = room.checked_sub(size).ok_or_else(|| {
+        let what = format!("{}: locks take more than {MOST_MEMORY} MiB", node.endpoint());
+        Failure::TooLarge(UserMessage::new(what).with_remedy("use a narrower pattern or --prefix"))
+    })?;
+    Ok(())
 }

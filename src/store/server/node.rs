@@ -15,7 +15,7 @@ use crate::report::Diagnostic;
 use crate::rules::quorum::Run;
 use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Tls, TlsFiles, Value};
+use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
 use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may at least return: the server checks for
@@ -24,11 +24,13 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
 pub struct Node {
-    pub(super) address: Address,
-    io_timeout: Duration,
-    tls: Option<Tls>,
+    pub(in crate::store) address: Address,
+    pub(in crate::store) io_timeout: Duration,
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,
+    /// Connections to other addresses of the server that have not answered a request. An undo goes
+    /// to them too: each may lead to a server of its own, which may yet execute that request.
+    unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(super) run: Option<Run>,
     /// Whether any request may have reached the server.
@@ -55,29 +57,14 @@ pub struct Reply<T = Value> {
 }
 
 impl Node {
-    /// `io_timeout` bounds each connection attempt, and the replies to each pipeline. An error
-    /// means that a TLS file cannot be used.
-    pub fn new(
-        address: Address,
-        io_timeout: Duration,
-        probe: Option<Probe>,
-    ) -> Result<Self, String> {
-        let tls = address.tls.as_ref().map(TlsFiles::prepare).transpose()?;
-        Ok(Self::with(address, tls, io_timeout, probe))
-    }
-
-    fn with(
-        address: Address,
-        tls: Option<Tls>,
-        io_timeout: Duration,
-        probe: Option<Probe>,
-    ) -> Self {
+    /// `io_timeout` bounds each connection attempt, and the replies to each pipeline.
+    pub fn new(address: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
         Self {
             address,
             io_timeout,
-            tls,
             probe,
             connection: None,
+            unanswered_elsewhere: Vec::new(),
             run: None,
             has_sent: false,
             withdrawal: None,
@@ -89,7 +76,7 @@ impl Node {
 
     /// Another server with the same credentials and TLS files.
     pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Self {
-        Self::with(self.address.at(endpoint), self.tls.clone(), self.io_timeout, self.probe)
+        Self::new(self.address.at(endpoint), self.io_timeout, self.probe)
     }
 
     /// Where the server listens; it also names the server in messages.
@@ -181,7 +168,8 @@ impl Node {
             () => Kind::Ordinary,
         };
         // Without a reply, nobody learns that the hash is unknown.
-        let (mut repeated, mut as_source) = (false, self.unanswered || call.expects_no_reply);
+        let is_blind = call.expects_no_reply || !self.unanswered_elsewhere.is_empty();
+        let (mut repeated, mut as_source) = (false, self.unanswered || is_blind);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
             let commands = &commands(call.command(as_source, read_only), read_only);
@@ -308,7 +296,10 @@ impl Node {
                 "{replicas} of {wanted} replicas of {} confirmed the lock in time",
                 self.address
             ));
-            Failure::Unconfirmed(fault.with_remedy("check INFO replication there"))
+            let enough = u64::from(wanted) + 1;
+            let remedy =
+                format!("check INFO replication there ({enough} replicas survive a failover)");
+            Failure::Unconfirmed(fault.with_remedy(remedy))
         })
     }
 }

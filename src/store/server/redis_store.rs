@@ -6,7 +6,7 @@ use super::node::{Node, Reply};
 use super::reply;
 use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
-use super::{eviction, list};
+use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::quorum::Run;
@@ -17,12 +17,8 @@ use crate::rules::{
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Endpoint, Value};
-use crate::store::{Interrupt, Store, attempt_number, decided, undecided};
+use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, undecided};
 use crate::system::wakeup::Wakeup;
-
-/// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
-/// damaged lock, needs more.
-const MAX_REVOKE_CALLS: usize = 10_000;
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -43,6 +39,11 @@ impl<T: Topology> RedisStore<T> {
 
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
         Call::new(script, key, token, self.database)
+    }
+
+    /// How long a request that needs several calls may take.
+    pub(in crate::store) fn patience(&mut self) -> Duration {
+        PATIENCE * self.topology.io_timeout()
     }
 
     /// Runs a script and parses its reply.
@@ -76,7 +77,8 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let call = self.acquire_call(request, attempt, seen);
-        self.run(&call, reply::verdict, interrupt)?.confirmed(is_granted)
+        let is_member = request.quorum_op.is_some();
+        self.run(&call, |reply| reply::verdict(reply, is_member), interrupt)?.confirmed(is_granted)
     }
 
     fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
@@ -125,7 +127,9 @@ impl<T: Topology> RedisStore<T> {
     ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
-        for _ in 0..MAX_REVOKE_CALLS {
+        let timeout = self.patience();
+        let until = Instant::now() + timeout;
+        loop {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
             let call = call.with(&from).with(up_to.unwrap_or_default());
             let reply = self.run(&call, reply::revoked, None)?;
@@ -134,6 +138,7 @@ impl<T: Topology> RedisStore<T> {
             first = first.or(before);
             match (again, first) {
                 (_, Some(view)) if up_to.is_none() => return Ok((view, is_repeated)),
+                (Some(_), _) if Instant::now() >= until => return Err(undecided(timeout)),
                 (Some(next), seen) => (from, first) = (next.to_string(), seen),
                 (None, Some(view)) => {
                     return Ok((view.up_to(up_to.unwrap_or_default()), is_repeated));
@@ -141,8 +146,6 @@ impl<T: Topology> RedisStore<T> {
                 (None, None) => return Err(self.topology.last().0.unexpected_reply()),
             }
         }
-        let what = format!("not all holds revoked after {MAX_REVOKE_CALLS} calls");
-        Err(Failure::unavailable(what, "try again shortly"))
     }
 
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
@@ -246,7 +249,7 @@ impl<T: Topology> Store for RedisStore<T> {
         seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
-        decided(|attempt| self.ask(request, attempt, seen, interrupt))
+        decided(self.patience(), |attempt| self.ask(request, attempt, seen, interrupt))
     }
 
     fn sleep(
@@ -266,7 +269,7 @@ impl<T: Topology> Store for RedisStore<T> {
         let call = self.acquire_call(request, attempt_number(), seen);
         let (node, asking) = self.topology.last();
         let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt) {
-            Ok(Some(reply)) => self.parsed(reply, reply::verdict)?,
+            Ok(Some(reply)) => self.parsed(reply, |reply| reply::verdict(reply, false))?,
             Ok(None) => return Ok(None),
             Err(refusal) => return refusal.ends_wait(),
         };
@@ -335,16 +338,18 @@ impl<T: Topology> Store for RedisStore<T> {
     ) -> Result<Removal, Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
-        for _ in 0..MAX_REVOKE_CALLS {
+        let timeout = self.patience();
+        let until = Instant::now() + timeout;
+        loop {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
             let reply = self.run(&call.with(&from), reply::removal, None)?;
             match reply.value {
                 Ok(removal) if reply.repeated => return Ok(removal.after_a_lost_reply()),
                 Ok(removal) => return Ok(removal),
+                Err(_) if Instant::now() >= until => return Err(undecided(timeout)),
                 Err(next) => from = next,
             }
         }
-        Err(undecided())
     }
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
@@ -370,10 +375,14 @@ impl<T: Topology> Store for RedisStore<T> {
         list::list(&mut self.topology, self.database, prefix, pattern, with_free)
     }
 
+    fn verify(&mut self) -> Result<(), Failure> {
+        list::is_current(self.topology.last().0)
+    }
+
     /// Names the servers that evict keys when their memory is full.
     fn hazards(&mut self) -> Vec<String> {
         let masters = self.topology.masters().unwrap_or_default();
-        masters.into_iter().filter_map(eviction::warning).collect()
+        masters.into_iter().filter_map(facts::eviction).collect()
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
     Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Nomination, Operator,
     Proposal, Reason, Release, Removal, Renewal, ServerTime, Skipped, Slot, Ticket, Verdict, View,
     Waiter, variant,
 };
 use crate::store::wire::Value;
-use crate::text::printable;
+use crate::text::{at_most, printable};
 
 // The fields of a view, a holder and a waiter, by the names and in the order of `lua/view.lua`.
 const VIEW: &[&str] = &[
@@ -30,6 +31,9 @@ const HOLDER: &[&str] = &[
     "slot",
 ];
 const WAITER: &[&str] = &["id", "mode", "about", "since", "next"];
+
+/// The longest text that scripts return, in bytes. What a hostile server adds must not take memory.
+const LONGEST_TEXT: usize = 4_000;
 
 /// Reads an array from front to back, or the fields that have names in any order.
 struct Fields {
@@ -65,12 +69,17 @@ impl Fields {
 
     fn text(&mut self) -> Option<String> {
         match self.value()? {
-            Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            Value::SimpleString(text) => Some(text),
+            Value::BulkString(bytes) => Some(lossy(&bytes, LONGEST_TEXT)),
+            Value::SimpleString(text) => Some(lossy(text.as_bytes(), LONGEST_TEXT)),
             // A detail can be lost, for instance if the server evicted the key.
             Value::Nil => Some(String::new()),
             _ => None,
         }
+    }
+
+    /// A text that is an identifier.
+    fn identifier(&mut self) -> Option<String> {
+        self.text().map(|text| at_most(255, &text).to_owned())
     }
 
     fn integer(&mut self) -> Option<i64> {
@@ -128,7 +137,8 @@ impl Fields {
     }
 
     fn array(&mut self) -> Option<Vec<Value>> {
-        Some(Self::of(self.value()?)?.values)
+        let values = Self::of(self.value()?)?.values;
+        (values.len() <= MAX_LISTED).then_some(values)
     }
 
     fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
@@ -142,8 +152,8 @@ impl Fields {
     }
 }
 
-/// Parses the reply of ACQUIRE.
-pub fn verdict(reply: Value) -> Option<Verdict> {
+/// Parses the reply of ACQUIRE. Only one of several servers proposes a place.
+pub fn verdict(reply: Value, asks_for_proposal: bool) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()?, slot: fields.slot()? },
@@ -160,7 +170,7 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
         "ended" => Answer::Ended(fields.reason()?),
         "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
         "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
-        "proposed" => {
+        "proposed" if asks_for_proposal => {
             return Some(Verdict::Proposed(Proposal {
                 view: view(fields.value()?)?,
                 position: fields.count()?,
@@ -184,6 +194,8 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
 /// Parses a nomination, which is part of the reply of ACQUIRE, and a message to a waiter. `None` if
 /// it is none.
 pub(in crate::store) fn nomination(text: &[u8]) -> Option<Nomination> {
+    // Enough for half a million holders.
+    (text.len() <= 64 * 1024).then_some(())?;
     let mut parts = text.splitn(3, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
     let (fence, position) = (Fence(number()?), number()?);
@@ -257,7 +269,7 @@ pub fn view(reply: Value) -> Option<View> {
         mode: fields.at("mode").mode()?,
         ttl: u64::try_from(fields.at("left").integer()?).ok().map(Duration::from_millis),
         fence: fields.at("fence").text()?.parse().ok().map(Fence),
-        generation: fields.at("generation").text()?,
+        generation: fields.at("generation").identifier()?,
         holder_count: fields.at("holder_count").count()?,
         holders: fields.at("holders").list(holder)?,
         waiter_count: fields.at("waiter_count").count()?,
@@ -270,17 +282,22 @@ pub fn view(reply: Value) -> Option<View> {
 
 fn history_entry(reply: Value) -> Option<HistoryEntry> {
     match reply {
-        Value::BulkString(lines) => HistoryEntry::from_lines(&String::from_utf8_lossy(&lines)),
+        Value::BulkString(lines) => HistoryEntry::from_lines(&lossy(&lines, 6 * LONGEST_TEXT)),
         _ => None,
     }
+}
+
+/// The first bytes of a text.
+fn lossy(text: &[u8], at_most: usize) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(at_most)]).into_owned()
 }
 
 fn holder(reply: Value) -> Option<Holder> {
     let mut fields = Fields::named(reply, HOLDER)?;
     let acquired = fields.at("acquired").time()?;
     Some(Holder {
-        id: printable(&fields.at("id").text()?),
-        owner: fields.at("owner").text()?,
+        id: printable(&fields.at("id").identifier()?),
+        owner: fields.at("owner").identifier()?,
         mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
         client: ClientInfo::from_lines(&fields.at("about").text()?),
         fence: Fence(fields.at("fence").number()?),
@@ -299,7 +316,7 @@ fn holder(reply: Value) -> Option<Holder> {
 fn waiter(reply: Value) -> Option<Waiter> {
     let mut fields = Fields::named(reply, WAITER)?;
     Some(Waiter {
-        id: printable(&fields.at("id").text()?),
+        id: printable(&fields.at("id").identifier()?),
         mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
         client: ClientInfo::from_lines(&fields.at("about").text()?),
         since: fields.at("since").time()?,

@@ -30,19 +30,24 @@ pub struct Call {
     pub(super) expects_no_reply: bool,
 }
 
+/// The keys of a lock, and of the mailbox of one client.
+pub(in crate::store) fn keys(key: &Key, token: &str) -> [String; 7] {
+    [
+        key.as_str().to_owned(),
+        key.side("holds"),
+        key.side("state"),
+        key.side("queue"),
+        mailbox(key, token),
+        key.side("history"),
+        key.side("tombstones"),
+    ]
+}
+
 impl Call {
     /// The keys and arguments that all scripts have in common; `with` adds the others.
     pub fn new(script: Script, key: &Key, token: Option<&Token>, database: u32) -> Self {
         let token = token.map_or("", Token::as_str);
-        let keys = [
-            key.as_str().to_owned(),
-            key.side("holds"),
-            key.side("state"),
-            key.side("queue"),
-            mailbox(key, token),
-            key.side("history"),
-            key.side("tombstones"),
-        ];
+        let keys = keys(key, token);
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
         Self { script, key: key.clone(), arguments, min_replicas: 0, expects_no_reply: false }

@@ -30,23 +30,22 @@ pub(in crate::store) struct Sentinel {
 impl Sentinel {
     /// `master` has the credentials and the database of the master; its endpoint is unknown until a
     /// sentinel answers. `io_timeout` bounds the time that all sentinels together take, and each
-    /// connection attempt and each reply of the master. An error means that a TLS file cannot be
-    /// used.
+    /// connection attempt and each reply of the master.
     pub(in crate::store) fn new(
         sentinels: &[Address],
         service: &str,
         master: &Address,
         io_timeout: Duration,
-    ) -> Result<Self, String> {
-        let sentinels =
-            sentinels.iter().map(|sentinel| Node::new(sentinel.clone(), io_timeout, None));
-        Ok(Self {
-            sentinels: sentinels.collect::<Result<_, _>>()?,
+    ) -> Self {
+        let sentinel =
+            |it: &Address| Node::new(sentinels[0].at(it.endpoint.clone()), io_timeout, None);
+        Self {
+            sentinels: sentinels.iter().map(sentinel).collect(),
             service: service.into(),
-            master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
+            master: Node::new(master.clone(), io_timeout, Some(Probe::Role)),
             io_timeout,
             diagnostics: Vec::new(),
-        })
+        }
     }
 
     /// The master that the first sentinel to answer names, except for one that is `demoted`.
@@ -79,7 +78,7 @@ impl Sentinel {
 }
 
 /// Where the master of the service listens, according to one sentinel.
-fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
+pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
     match sentinel.ask(question, None)? {
         Value::Nil => {

@@ -1,5 +1,7 @@
 //! How servers are arranged: one server, a master behind Sentinel, or a cluster.
 
+use std::time::Duration;
+
 use super::node::{Node, Reply};
 use super::scripts::Call;
 use crate::report::Diagnostic;
@@ -13,6 +15,11 @@ pub trait Topology: Send {
 
     /// The server that ran the last script, and whether that took an ASKING.
     fn last(&mut self) -> (&mut Node, bool);
+
+    /// How long each of its servers may take to answer.
+    fn io_timeout(&mut self) -> Duration {
+        self.last().0.io_timeout
+    }
 
     /// All servers that have locks. An error means that they cannot be found.
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure>;

@@ -10,23 +10,25 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
 
 use super::endpoint::{Endpoint, Host};
+use super::route::Route;
 use super::tls::TlsFiles;
-use crate::rules::Failure;
-use mistakes::SCHEMES;
+use crate::rules::{Delivery, Failure, UserMessage};
+use mistakes::{SCHEMES, SEPARATORS};
 
-/// Reads a password again, because it may have changed. An error says why that failed.
-pub type Reread = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
+/// Reads a file again, because it may have changed. An error says why that failed.
+pub type Reread<T> = Arc<dyn Fn() -> Result<T, String> + Send + Sync>;
 
 /// One server, with everything that a connection to it needs.
 #[derive(Clone)]
 pub struct Address {
     pub(in crate::store) endpoint: Endpoint,
+    pub(in crate::store) route: Route,
     /// The files for TLS; `None` for plain text.
     pub(in crate::store) tls: Option<TlsFiles>,
     pub(in crate::store) database: u32,
     pub username: Option<String>,
     pub password: Option<String>,
-    pub(in crate::store) reread: Option<Reread>,
+    pub(in crate::store) reread: Option<Reread<String>>,
     /// Why the password could not be read again.
     pub(in crate::store) unread: Option<String>,
     /// Where the user sets the password, for messages.
@@ -41,7 +43,7 @@ pub struct Address {
 pub struct Credentials {
     pub username: Option<String>,
     pub password: Option<String>,
-    pub reread: Option<Reread>,
+    pub reread: Option<Reread<String>>,
     /// Where the user sets the password.
     pub setting: &'static str,
 }
@@ -94,6 +96,9 @@ impl Address {
         if is_unix && url.has_host() {
             return Err(other());
         }
+        if let Some(mark) = url.path().chars().find(|c| is_unix && SEPARATORS.contains(c)) {
+            return Err(format!("'{mark}' in a path; write it as %{:02X}", u32::from(mark)));
+        }
         let database = url.path().trim_matches('/');
         if !is_unix && !database.is_empty() && database.parse::<i64>().is_err() {
             return Err("database is not a number; use redis://HOST[:PORT]/DB".into());
@@ -120,6 +125,7 @@ impl Address {
         let settings = info.redis_settings();
         Ok(Self {
             endpoint,
+            route: Route::default(),
             tls: has_tls.then(TlsFiles::default),
             database: u32::try_from(settings.db())
                 .map_err(|_| "database number is out of range; use 0 or greater")?,
@@ -147,7 +153,18 @@ impl Address {
 
     /// Another server with the same credentials, database and TLS files.
     pub(in crate::store) fn at(&self, endpoint: Endpoint) -> Self {
-        Self { endpoint, ..self.clone() }
+        let is_same = endpoint == self.endpoint;
+        let route = if is_same { self.route.clone() } else { Route::default() };
+        Self { endpoint, route, ..self.clone() }
+    }
+
+    /// TLS does not work. If a server has served a request before, certificates are probably
+    /// changing.
+    pub(super) fn tls_failure(&self, fault: UserMessage, delivery: Delivery) -> Failure {
+        match self.has_served() {
+            true => Failure::unreachable(fault, delivery),
+            false => Failure::Misconfigured { fault, executed: false },
+        }
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
@@ -200,6 +217,7 @@ impl fmt::Display for Address {
 
 #[cfg(test)]
 mod tests {
+    use super::mistakes::CONNECTION_STRING;
     use super::*;
 
     fn shown(url: &str) -> String {
@@ -227,12 +245,16 @@ mod tests {
         let in_full = |problem| format!("{problem}; {SCHEMES}");
         for (bad, advice) in [
             ("127.0.0.1:7001", "missing scheme; use redis://127.0.0.1:7001"),
-            ("/run/redis.sock", "missing scheme; use unix:///run/redis.sock"),
+            ("/run/redis.sock", "missing scheme; use unix:///PATH"),
+            ("h:port", &in_full("missing scheme")),
+            ("redis://h,password=x", CONNECTION_STRING),
+            ("h:6380,password=x=,ssl=True", CONNECTION_STRING),
+            ("unix:///s:7", "':' in a path; write it as %3A"),
             ("redis://h:99999", "port is out of range; use 1 to 65535"),
             ("redis://h:port", "port is not a number; use 1 to 65535"),
             ("redis://h/abc", "database is not a number; use redis://HOST[:PORT]/DB"),
             ("redis://h?db=1", "database after '?'; use redis://HOST[:PORT]/DB"),
-            ("redis:///0", "missing host; use redis://HOST[:PORT][/DB]"),
+            ("redis:///0", "missing host; use HOST or HOST:PORT"),
             ("redis://::1:7", "IPv6 address without brackets; write it as in redis://[::1]:6379"),
             ("redis://h1,h2", "several servers in one URL; separate URLs with spaces in RLOCK_URL"),
             ("redis://:p/w@h", "'/' in a password; write it as %2F, or set RLOCK_PASSWORD"),
@@ -246,7 +268,8 @@ mod tests {
             ("file:///x", &in_full("unknown scheme 'file'")),
             ("'redis://h'", "contains quotes; remove them"),
             ("$REDIS_URL", "variable is not expanded; write its value"),
-            ("local", "missing ':'; use local:"),
+            ("local", "not a URL; use local:"),
+            ("redis://h:6379:6379", "several ports; use redis://HOST:PORT"),
         ] {
             assert_eq!(Address::parse(bad).err().as_deref(), Some(advice), "{bad}");
         }

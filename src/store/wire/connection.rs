@@ -7,20 +7,21 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
 use redis::{Cmd, Value};
+use socket2::SockAddr;
 
+use super::address::Address;
 use super::dial::dial;
-use super::endpoint::Endpoint;
 use super::limit::Limit;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
-use super::tls::{Tls, reason};
+use super::tls::reason;
 use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::system::poll::Want;
 
-/// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. Even
-/// lists of locks are far smaller.
-const LARGEST_REPLY: usize = 64 * 1024 * 1024;
+/// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. A page of
+/// a lock is far smaller.
+const LARGEST_REPLY: usize = 4 * 1024 * 1024;
 
 /// A connection to one server. It can be used again after a timeout or an interrupt, because it
 /// knows what it has not sent and which replies it has not read. After any other failure it must be
@@ -28,7 +29,7 @@ const LARGEST_REPLY: usize = 64 * 1024 * 1024;
 pub(in crate::store) struct Connection {
     stream: Stream,
     reader: Reader,
-    peer: String,
+    peer: Address,
     /// The part of an earlier pipeline that could not be sent in time.
     unsent: Vec<u8>,
     /// How many replies have not been read yet.
@@ -38,26 +39,28 @@ pub(in crate::store) struct Connection {
 }
 
 impl Connection {
-    /// Connects within the limit. A TLS handshake takes place with the first exchange.
-    pub(in crate::store) fn open(
-        endpoint: &Endpoint,
-        tls: Option<&Tls>,
-        limit: Limit<'_>,
-    ) -> Result<Self, Failure> {
-        let tls = match endpoint {
-            Endpoint::Tcp { host, .. } => tls.map(|tls| (tls, host)),
-            Endpoint::Unix(_) => None,
-        };
-        let stream = Stream::new(dial(endpoint, limit)?, tls)
-            .map_err(|fault| Failure::Misconfigured { fault, executed: false })?;
+    /// Connects within the limit.
+    pub(in crate::store) fn open(peer: &Address, limit: Limit<'_>) -> Result<Self, Failure> {
+        let stream = dial(peer, limit)?;
         Ok(Self {
+            may_speak_tls: peer.tls.is_none() && !stream.address.is_unix(),
             stream,
             reader: Reader::default(),
-            peer: endpoint.to_string(),
+            peer: peer.clone(),
             unsent: Vec::new(),
             pending: 0,
-            may_speak_tls: tls.is_none() && matches!(endpoint, Endpoint::Tcp { .. }),
         })
+    }
+
+    /// The address of the server that it leads to.
+    pub(in crate::store) fn address(&self) -> &SockAddr {
+        &self.stream.address
+    }
+
+    /// Whether the endpoint leads elsewhere by now, as far as is known, so that the next request
+    /// needs another connection. False while replies are missing: what undoes a request follows it.
+    pub(in crate::store) fn is_left(&self) -> bool {
+        self.pending == 0 && self.peer.route.has_left(&self.peer.endpoint, self.address())
     }
 
     /// Sends the commands in one pipeline and reads one reply to each within the limit. Replies to
@@ -160,7 +163,7 @@ impl Connection {
             io::ErrorKind::InvalidData => {
                 let peer = &self.peer;
                 let fault = reason(&error).reworded(|why| format!("TLS with {peer} failed: {why}"));
-                return Err(Failure::Misconfigured { fault, executed: false });
+                return Err(peer.tls_failure(fault, Delivery::Lost));
             }
             _ => {
                 let what = format!("connection to {} failed: {}", self.peer, plain(&error));
@@ -168,7 +171,7 @@ impl Connection {
             }
         }
         let socket = (self.stream.as_fd(), self.stream.waits_for(want));
-        match limit.ready(Some(socket), true)? {
+        match limit.ready([socket], true)? {
             true => Ok(()),
             false => Err(self.timed_out(limit)),
         }
@@ -185,13 +188,9 @@ impl Connection {
     }
 
     fn timed_out(&self, limit: Limit<'_>) -> Failure {
-        let (peer, timeout) = (&self.peer, show(limit.timeout));
-        let (what, remedy, delivery) = match self.stream.is_handshaking() {
-            true => ("start TLS", "check that it uses TLS", Delivery::NotSent),
-            false => ("answer", "check the server and the network", Delivery::Pending),
-        };
-        let fault = UserMessage::new(format!("{peer} did not {what} within {timeout}"));
-        Failure::unreachable(fault.with_remedy(remedy), delivery)
+        let what = format!("{} did not answer within {}", self.peer, show(limit.timeout));
+        let fault = UserMessage::new(what).with_remedy("check the server and the network");
+        Failure::unreachable(fault, Delivery::Pending)
     }
 
     fn closed(&self) -> Failure {
@@ -225,7 +224,6 @@ mod tests {
     use redis::cmd;
 
     use super::*;
-    use crate::store::wire::endpoint::Host;
     use crate::system::wakeup::Wakeup;
 
     #[test]
@@ -243,12 +241,9 @@ mod tests {
             interrupter.wake();
             while client.write_all(&many).is_ok() {}
         });
-        let (endpoint, minute) = (
-            Endpoint::Tcp { host: Host::named("127.0.0.1").unwrap(), port },
-            Duration::from_secs(60),
-        );
-        let mut connection =
-            Connection::open(&endpoint, None, Limit::new(minute, None)).ok().unwrap();
+        let minute = Duration::from_secs(60);
+        let peer = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
+        let mut connection = Connection::open(&peer, Limit::new(minute, None)).ok().unwrap();
         let ended = Some(interrupt.as_fd().into());
         let received = connection.exchange(&[cmd("PING")], Limit::new(minute, ended));
         assert!(matches!(received, Err(Failure::Interrupted { sent: true })), "{received:?}");

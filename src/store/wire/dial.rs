@@ -1,122 +1,136 @@
-//! Connecting with a timeout and an interrupt, name resolution included.
+//! Connecting with a timeout and an interrupt, name lookup and TLS handshake included.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::mem;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use socket2::{SockAddr, Socket, TcpKeepalive, Type};
 
+use super::address::Address;
 use super::endpoint::Endpoint;
 use super::limit::Limit;
+use super::stream::Stream;
+use super::tls::{self, Tls};
 use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::system::poll::Want;
-use crate::system::thread;
 
 /// The pause between two attempts while the backlog of a Unix socket is full. The system does not
 /// announce when it has room again.
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
-/// Connects a non-blocking socket within the limit, which includes the name lookup.
-pub(super) fn dial(endpoint: &Endpoint, limit: Limit<'_>) -> Result<Socket, Failure> {
-    let dialled = match endpoint {
-        Endpoint::Unix(path) => SockAddr::unix(path)
-            .map_err(unreachable)
-            .and_then(|address| connect(Domain::UNIX, &address, limit)),
-        Endpoint::Tcp { host, port } => resolve(host.as_str(), *port, limit)
-            .and_then(|addresses| connect_any(&addresses, limit)),
-    };
-    let reworded = |why: &str| format!("cannot connect to {endpoint}: {why}");
-    dialled.map_err(|failure| failure.reworded(reworded))
+/// How long an address is tried alone before the next one is tried too, as RFC 8305 recommends.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// What TLS needs: its configuration, and the host that the certificate must name.
+type Greeting = (Tls, ServerName<'static>);
+
+/// Connects within the limit, which includes the name lookup and the TLS handshake.
+pub(super) fn dial(peer: &Address, limit: Limit<'_>) -> Result<Stream, Failure> {
+    let dialed = greeting(peer).and_then(|greeting| {
+        let addresses = peer.route.addresses(&peer.endpoint, limit)?;
+        race(peer, &addresses, greeting.as_ref(), limit)
+    });
+    dialed.map_err(|failure| failure.reworded(|why| format!("cannot connect to {peer}: {why}")))
 }
 
 /// Nothing has been sent.
-fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
+pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
     Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
 }
 
-fn unreachable(error: io::Error) -> Failure {
+pub(super) fn unreachable(error: io::Error) -> Failure {
     unconnected(plain(&error), "check that the server is running")
 }
 
-/// The addresses of a host; none if the lookup fails or takes longer than `timeout`.
-pub(in crate::store) fn addresses_of(host: &str, port: u16, timeout: Duration) -> Vec<SocketAddr> {
-    resolve(host, port, Limit::new(timeout, None)).unwrap_or_default()
-}
-
-/// The addresses of a host. The system's resolver has no timeout and cannot be interrupted, so it
-/// runs on another thread, which is abandoned if it takes too long.
-fn resolve(host: &str, port: u16, limit: Limit<'_>) -> Result<Vec<SocketAddr>, Failure> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    let name = host.to_owned();
-    let look_up = move || (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-    let resolving = thread::call("resolver", look_up).map_err(unreachable)?;
-    limit.ready(Some((resolving.as_fd(), Want::Read)), false)?;
-    match resolving.next() {
-        Some(Ok(addresses)) => Ok(addresses),
-        Some(Err(error)) => {
-            // The standard library puts this before what the system says.
-            let why = plain(&error).replace("failed to lookup address information: ", "");
-            let what = format!("host name not resolved: {}", why.to_lowercase());
-            Err(unconnected(what, "check the host name and the DNS server"))
-        }
-        None => Err(unconnected("host name not resolved in time", "check the DNS server")),
-    }
-}
-
-/// Tries each address in turn, and divides the remaining time equally among those not yet tried.
-fn connect_any(addresses: &[SocketAddr], limit: Limit<'_>) -> Result<Socket, Failure> {
-    let mut last = unconnected("host has no address", "check the host name");
-    for (tried, &address) in addresses.iter().enumerate() {
-        let now = Instant::now();
-        let rest = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-        let share = Limit { until: now + limit.until.since(now) / rest, ..limit };
-        match connect(Domain::for_address(address), &address.into(), share) {
-            Ok(socket) => {
-                detect_dead_peer(&socket).map_err(unreachable)?;
-                return Ok(socket);
-            }
-            Err(interrupted @ Failure::Interrupted { .. }) => return Err(interrupted),
-            Err(failed) => last = failed,
-        }
-    }
-    Err(last)
-}
-
-fn connect(domain: Domain, address: &SockAddr, limit: Limit<'_>) -> Result<Socket, Failure> {
-    let timed_out = || {
-        let what = format!("no answer within {}", show(limit.timeout));
-        Err(unconnected(what, "check the server and the network"))
+/// The certificate must name the host of the URL, whatever its address.
+fn greeting(peer: &Address) -> Result<Option<Greeting>, Failure> {
+    let (Some(files), Endpoint::Tcp { host, .. }) = (&peer.tls, &peer.endpoint) else {
+        return Ok(None);
     };
-    let socket = Socket::new(domain, Type::STREAM, None).map_err(unreachable)?;
-    socket.set_nonblocking(true).map_err(unreachable)?;
+    let host = host.as_str();
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        UserMessage::new(format!("'{host}' is not a valid host name for TLS"))
+            .with_remedy("correct the host in the URL")
+    });
+    let greeting = name.and_then(|name| Ok(Some((files.present()?, name))));
+    greeting.map_err(|fault| peer.tls_failure(fault, Delivery::NotSent))
+}
+
+/// Connects to the first address that answers. Each is tried as soon as the one before has failed,
+/// or has not answered for a while. No request is raced, because a server may execute one later.
+fn race(
+    peer: &Address,
+    addresses: &[SockAddr],
+    greeting: Option<&Greeting>,
+    limit: Limit<'_>,
+) -> Result<Stream, Failure> {
+    let mut next = Instant::now();
+    // The last address gets half of the time.
+    let share = limit.until.since(next) / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(1);
+    let is_unix = matches!(peer.endpoint, Endpoint::Unix(_));
+    let mut untried = addresses.iter();
+    let mut attempts = Vec::new();
+    let mut failure = unconnected("host has no address", "check the host name");
     loop {
-        let Err(error) = socket.connect(address) else { return Ok(socket) };
-        match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EINPROGRESS) => {
-                if !limit.ready(Some((socket.as_fd(), Want::Write)), false)? {
-                    return timed_out();
-                }
-                return match socket.take_error() {
-                    Ok(None) => Ok(socket),
-                    Ok(Some(error)) | Err(error) => Err(unreachable(error)),
-                };
-            }
-            // The backlog of the Unix socket is full.
-            Some(Errno::EAGAIN) => {
-                if limit.until.since(Instant::now()).is_zero() {
-                    return timed_out();
-                }
-                let soon = limit.until.min(Instant::now() + BACKLOG_RETRY);
-                Limit { until: soon, ..limit }.ready(None, false)?;
-            }
-            _ => return Err(unreachable(error)),
+        let now = Instant::now();
+        let due = if next <= now { untried.next() } else { None };
+        let begun = due.map(|address| begin(address, greeting));
+        if begun.is_some() {
+            next = now + share.min(HEAD_START);
         }
+        for attempt in mem::take(&mut attempts).into_iter().map(Ok).chain(begun) {
+            match attempt.and_then(|mut stream: Stream| Ok((stream.proceed()?, stream))) {
+                Ok((true, stream)) => return Ok(stream),
+                Ok((false, stream)) => attempts.push(stream),
+                Err(error) => (failure, next) = (failed(peer, error), now),
+            }
+        }
+        let is_last = untried.as_slice().is_empty();
+        if is_last && attempts.is_empty() {
+            return Err(failure);
+        }
+        if now >= limit.until {
+            let (what, remedy) = match attempts.iter().any(|stream| stream.is_connected) {
+                true => ("TLS handshake", "check that it uses TLS"),
+                false => ("answer", "check the server and the network"),
+            };
+            return Err(unconnected(format!("no {what} within {}", show(limit.timeout)), remedy));
+        }
+        let again = match is_last {
+            _ if is_unix => now + BACKLOG_RETRY,
+            false => next,
+            true => limit.until,
+        };
+        // A Unix socket looks ready while the backlog is full.
+        let waiting = attempts.iter().filter(|_| !is_unix);
+        let wanted = waiting.map(|stream| (stream.as_fd(), stream.waits_for(Want::Read)));
+        Limit { until: again.min(limit.until), ..limit }.ready(wanted, false)?;
     }
+}
+
+fn failed(peer: &Address, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidData => {
+            let fault = tls::reason(&error).reworded(|why| format!("TLS failed: {why}"));
+            peer.tls_failure(fault, Delivery::NotSent)
+        }
+        _ => unreachable(error),
+    }
+}
+
+fn begin(address: &SockAddr, greeting: Option<&Greeting>) -> io::Result<Stream> {
+    let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if !address.is_unix() {
+        detect_dead_peer(&socket)?;
+    }
+    let tls = greeting.map(|(tls, name)| ClientConnection::new(Arc::clone(tls), name.clone()));
+    Ok(Stream::new(socket, address.clone(), tls.transpose().map_err(tls::io_error)?))
 }
 
 /// Makes the system detect a server that vanished without closing the connection (power loss,

@@ -30,7 +30,7 @@ impl<'a> Limit<'a> {
     /// `blocking::ready` within the limit.
     pub(super) fn ready(
         self,
-        wanted: Option<(BorrowedFd<'_>, Want)>,
+        wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
         sent: bool,
     ) -> Result<bool, Failure> {
         blocking::ready(wanted, sent, self.interrupt, self.until)

@@ -24,7 +24,7 @@ const MAX_RESERVED: usize = 64;
 const END: &[u8] = b"\r\n";
 
 /// What a value costs beside its content. An element of an array may be four bytes on the wire.
-const OVERHEAD: usize = size_of::<Value>();
+pub(in crate::store) const OVERHEAD: usize = size_of::<Value>();
 
 /// Why the reader must be dropped.
 #[derive(Debug, PartialEq)]

@@ -2,15 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
-use rustls::ClientConnection;
-use rustls::pki_types::ServerName;
-use socket2::Socket;
+use nix::errno::Errno;
+use rustls::{AlertDescription, ClientConnection, Error, PeerIncompatible};
+use socket2::{SockAddr, Socket};
 
-use super::endpoint::Host;
-use super::tls::Tls;
-use crate::rules::UserMessage;
+use super::tls::io_error;
 use crate::system::poll::Want;
 
 /// Each read and write returns after one read from the socket at most, so that the caller can check
@@ -18,6 +15,8 @@ use crate::system::poll::Want;
 /// to be repeated.
 pub(super) struct Stream {
     socket: Socket,
+    pub(super) address: SockAddr,
+    pub(super) is_connected: bool,
     // Boxed because it is large and rarely used.
     tls: Option<Box<ClientConnection>>,
     /// How many bytes the socket has delivered. TLS can deliver many without any content.
@@ -25,30 +24,40 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// With TLS for a host, the handshake takes place with the first read or write.
-    pub(super) fn new(socket: Socket, tls: Option<(&Tls, &Host)>) -> Result<Self, UserMessage> {
-        let connect = |(config, host): (&Tls, &Host)| {
-            let host = host.as_str();
-            let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-                UserMessage::new(format!("'{host}' is not a valid host name for TLS"))
-                    .with_remedy("correct the host in the URL")
-            })?;
-            ClientConnection::new(Arc::clone(config), name)
-                .map(Box::new)
-                .map_err(|error| UserMessage::new(error.to_string()))
-        };
-        Ok(Self { socket, tls: tls.map(connect).transpose()?, received: 0 })
+    /// A socket that is not connected yet.
+    pub(super) fn new(socket: Socket, address: SockAddr, tls: Option<ClientConnection>) -> Self {
+        Self { socket, address, is_connected: false, tls: tls.map(Box::new), received: 0 }
     }
 
-    /// Whether a TLS handshake is not complete yet.
-    pub(super) fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    /// Goes on to connect, and then with the TLS handshake, without blocking. Returns whether both
+    /// are complete.
+    pub(super) fn proceed(&mut self) -> io::Result<bool> {
+        match self.step() {
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EAGAIN | Errno::EINPROGRESS | Errno::EALREADY) => Ok(false),
+                _ => Err(error),
+            },
+            Ok(()) => Ok(self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())),
+        }
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        if !self.is_connected {
+            self.socket.connect(&self.address)?;
+            self.is_connected = true;
+        }
+        if let Some(tls) = self.tls.as_mut().filter(|tls| tls.is_handshaking()) {
+            send(tls, &mut self.socket)?;
+            receive(tls, &mut self.socket)?;
+        }
+        Ok(())
     }
 
     /// What to wait for when an operation that needs `want` on a plain socket would block. TLS may
     /// need to read in order to write, and vice versa.
     pub(super) fn waits_for(&self, want: Want) -> Want {
         match &self.tls {
+            _ if !self.is_connected => Want::Write,
             None => want,
             Some(tls) if tls.wants_write() => Want::Write,
             Some(_) => Want::Read,
@@ -70,10 +79,18 @@ fn receive(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<usize>
     if let Err(error) = tls.process_new_packets() {
         // Tell the server why. The connection is dropped, whether it learns that or not.
         let _ = send(tls, socket);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        let is_first = tls.negotiated_cipher_suite().is_none();
+        return Err(io_error(match error {
+            // Before it has chosen an algorithm: it supports none of them.
+            Error::AlertReceived(AlertDescription::HandshakeFailure) if is_first => {
+                PeerIncompatible::NoSignatureSchemesInCommon.into()
+            }
+            error => error,
+        }));
     }
     if count == 0 && tls.is_handshaking() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+        let what = "server closed the connection";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
     }
     Ok(count)
 }
@@ -86,7 +103,7 @@ impl AsFd for Stream {
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Self { socket, tls, received } = self;
+        let Self { socket, tls, received, .. } = self;
         let Some(tls) = tls else {
             let count = socket.read(buffer)?;
             *received += count;
@@ -107,13 +124,9 @@ impl Read for Stream {
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Self { socket, tls, received } = self;
+        let Self { socket, tls, .. } = self;
         let Some(tls) = tls else { return socket.write(bytes) };
         send(tls, socket)?;
-        if tls.is_handshaking() {
-            *received += receive(tls, socket)?;
-            return Err(io::ErrorKind::Interrupted.into());
-        }
         let count = tls.writer().write(bytes)?;
         // These bytes are accepted now. If they cannot be sent, the next operation reports it.
         let _ = send(tls, socket);

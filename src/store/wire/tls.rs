@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::Resumption;
 use rustls::crypto::ring;
@@ -11,71 +11,82 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
+use super::address::Reread;
 use crate::rules::UserMessage;
 use crate::text::quoted;
 
-/// The TLS files that the user names.
+/// The TLS files that the user names, if any.
 #[derive(Clone, Default)]
 pub struct TlsFiles {
-    /// The certificate authorities to trust instead of the system's.
-    pub authority: Option<Pem>,
-    /// The client certificate, for servers that ask for one.
-    pub identity: Option<Identity>,
+    reread: Option<Reread<PemFiles>>,
+    /// For the next connection. Clones share it.
+    prepared: Arc<Mutex<Option<Tls>>>,
 }
 
-/// A client certificate and its private key.
-#[derive(Clone)]
-pub struct Identity {
-    pub certificate: Pem,
-    pub key: Pem,
-}
+/// The certificate authorities to trust instead of the system's, and for servers that ask for one,
+/// the client certificate and its key.
+pub type PemFiles = [Option<Pem>; 3];
 
 /// The content of a PEM file, and its path for messages.
-#[derive(Clone)]
 pub struct Pem {
-    text: Arc<[u8]>,
-    path: PathBuf,
+    pub text: Vec<u8>,
+    pub path: PathBuf,
 }
 
 /// What all encrypted connections with the same files share.
-pub(in crate::store) type Tls = Arc<ClientConfig>;
+pub(super) type Tls = Arc<ClientConfig>;
 
 impl TlsFiles {
-    /// Reads the system's certificate authorities only if the user names none.
-    ///
-    /// # Errors
-    ///
-    /// One line: a file cannot be used.
-    pub(in crate::store) fn prepare(&self) -> Result<Tls, String> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots(self.authority.as_ref())?);
-        let mut config = match &self.identity {
-            None => builder.with_no_client_auth(),
-            Some(Identity { certificate, key }) => {
-                let shown = certificate.path.display();
-                builder
-                    .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
-                    .map_err(|error| format!("{shown}: {}", reason_of(&error)))?
-            }
+    /// The caller has read the files once. An error means that one cannot be used.
+    pub(crate) fn new(files: &PemFiles, reread: Reread<PemFiles>) -> Result<Self, UserMessage> {
+        let prepared = Arc::new(Mutex::new(Some(prepare(files)?)));
+        Ok(Self { reread: Some(reread), prepared })
+    }
+
+    /// For a new connection. From the second one on, the files are read again.
+    pub(super) fn present(&self) -> Result<Tls, UserMessage> {
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let tls = match (prepared.take(), &self.reread) {
+            (Some(tls), _) => tls,
+            (None, None) => prepare(&PemFiles::default())?,
+            (None, Some(reread)) => prepare(&reread().map_err(UserMessage::new)?)?,
         };
-        // A run connects once, so it has no use for session tickets.
-        config.resumption = Resumption::disabled();
-        Ok(Arc::new(config))
+        *prepared = self.reread.is_none().then(|| Arc::clone(&tls));
+        Ok(tls)
     }
 
     /// Fails if the user names files for a URL that does not use TLS.
     pub(in crate::store) fn must_be_unused(&self) -> Result<(), String> {
-        match (&self.authority, &self.identity) {
-            (None, None) => Ok(()),
+        match self.reread {
+            None => Ok(()),
             _ => Err("--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()),
         }
     }
 }
 
-fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
+/// Reads the system's certificate authorities only if the user names none.
+fn prepare([authority, certificate, key]: &PemFiles) -> Result<Tls, UserMessage> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| reason_of(&error))?
+        .with_root_certificates(roots(authority.as_ref())?);
+    let mut config = match (certificate, key) {
+        (Some(certificate), Some(key)) => builder
+            .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
+            .map_err(|error| match error {
+                // Any key that ring does not support.
+                rustls::Error::General(_) => key.fault("unsupported kind of key", USE_KEYS),
+                error => reason_of(&error),
+            })?,
+        _ => builder.with_no_client_auth(),
+    };
+    // A run connects once, so it has no use for session tickets.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+fn roots(authority: Option<&Pem>) -> Result<RootCertStore, UserMessage> {
     let mut roots = RootCertStore::empty();
     let found = match authority {
         Some(file) => file.certificates()?,
@@ -84,21 +95,14 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
     // Skip those that cannot be parsed: systems may have very old ones.
     roots.add_parsable_certificates(found);
     if roots.is_empty() {
-        return Err(
-            "no trusted certificate authority found; set --tls-ca, or install ca-certificates"
-                .into(),
-        );
+        return Err(UserMessage::new("no trusted certificate authority found")
+            .with_remedy("set --tls-ca, or install ca-certificates"));
     }
     Ok(roots)
 }
 
 impl Pem {
-    /// `path` is only for messages: the caller has read the file.
-    pub(crate) fn new(text: Vec<u8>, path: PathBuf) -> Self {
-        Self { text: text.into(), path }
-    }
-
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, UserMessage> {
         let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.text).collect();
         match all {
             Ok(all) if all.is_empty() => Err(self.lacks("certificate")),
@@ -106,15 +110,13 @@ impl Pem {
         }
     }
 
-    fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, UserMessage> {
         // PKCS #8 has the first marker, OpenSSL's older format the second.
         let signs = [&b"-----BEGIN ENCRYPTED PRIVATE KEY-----"[..], b"Proc-Type: 4,ENCRYPTED"];
         if signs.iter().any(|sign| self.text.windows(sign.len()).any(|part| part == *sign)) {
-            return Err(format!(
-                "{}: encrypted keys are not supported; decrypt it with openssl pkey -in {} -out FILE",
-                self.path.display(),
-                quoted(&self.path.to_string_lossy())
-            ));
+            let path = quoted(&self.path.to_string_lossy());
+            let remedy = format!("decrypt it with openssl pkey -in {path} -out FILE");
+            return Err(self.fault("encrypted keys are not supported", &remedy));
         }
         PrivateKeyDer::from_pem_slice(&self.text).map_err(|error| match error {
             pem::Error::NoItemsFound => self.lacks("private key"),
@@ -122,17 +124,29 @@ impl Pem {
         })
     }
 
-    fn lacks(&self, what: &str) -> String {
-        format!("{}: no {what} in PEM format; use a PEM file", self.path.display())
+    fn lacks(&self, what: &str) -> UserMessage {
+        self.fault(&format!("no {what} in PEM format"), "use a PEM file")
     }
 
-    fn unusable(&self, error: &pem::Error) -> String {
-        format!("{}: invalid PEM: {error}; use a PEM file", self.path.display())
+    fn unusable(&self, error: &pem::Error) -> UserMessage {
+        self.fault(&format!("invalid PEM: {error}"), "use a PEM file")
+    }
+
+    fn fault(&self, what: &str, remedy: &str) -> UserMessage {
+        UserMessage::new(format!("{}: {what}", self.path.display())).with_remedy(remedy)
     }
 }
 
+/// What ring supports.
+const USE_KEYS: &str = "use RSA, P-256, P-384 or Ed25519 keys";
+
+/// An error of rustls, from which `reason` recovers it.
+pub(super) fn io_error(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
 /// Why TLS failed, and how to fix it.
-pub(in crate::store) fn reason(error: &io::Error) -> UserMessage {
+pub(super) fn reason(error: &io::Error) -> UserMessage {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => reason_of(error),
         None => UserMessage::new(error.to_string()),
@@ -142,7 +156,7 @@ pub(in crate::store) fn reason(error: &io::Error) -> UserMessage {
 fn reason_of(error: &rustls::Error) -> UserMessage {
     use AlertDescription as Alert;
     use rustls::CertificateError as Bad;
-    use rustls::Error::{AlertReceived, InconsistentKeys, InvalidCertificate};
+    use rustls::Error::{AlertReceived, InconsistentKeys, InvalidCertificate, PeerIncompatible};
     let fault = |problem: &str, remedy: &str| UserMessage::new(problem).with_remedy(remedy);
     let invalid =
         |why: &dyn Display| fault(&format!("server certificate is not valid: {why}"), "replace it");
@@ -163,6 +177,7 @@ fn reason_of(error: &rustls::Error) -> UserMessage {
             let problem = format!("server rejected the client certificate ({alert:?})");
             fault(&problem, "correct --tls-cert")
         }
+        PeerIncompatible(_) => fault("server has no algorithm in common with rlock", USE_KEYS),
         // TLS 1.2 has no alert for a missing certificate alone.
         AlertReceived(Alert::HandshakeFailure) => fault(
             "server refused the handshake",
@@ -178,6 +193,10 @@ fn reason_of(error: &rustls::Error) -> UserMessage {
             "server certificate is not signed by a trusted authority",
             "set --tls-ca to the authority's certificate",
         ),
+        InvalidCertificate(
+            Bad::UnsupportedSignatureAlgorithmContext { .. }
+            | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+        ) => fault("server certificate is signed with an unsupported kind of key", USE_KEYS),
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             fault("server certificate is for another host", "use the host name in the certificate")
         }

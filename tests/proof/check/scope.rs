@@ -20,7 +20,8 @@ const AT_LEAST: u64 = 3_999;
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `h` is for `--next`, `u` for
 /// `--supersede`. The clock of one with `l` loses as much as the rules allow for, that of one with
-/// `g` gains it, and that of one with `L` loses more.
+/// `g` gains it, and that of one with `L` loses more. One with `d` was started inside the command of the
+/// first client, and is not reentrant.
 ///
 /// With one server, `a` is for `--at-least`, `w` for a wait limit, and `p` for a longer lease and
 /// heartbeat. All clients with `o` have one owner and are reentrant. One
@@ -153,7 +154,7 @@ impl Terms {
             ttl,
             at_least: Duration::from_millis(if has('a') { AT_LEAST } else { 0 }),
             owner: has('o').then(|| "owner".parse::<Owner>().expect("the literal is valid")),
-            enclosing: if has('i') { vec![token(0)] } else { Vec::new() },
+            enclosing: if has('i') || has('d') { vec![token(0)] } else { Vec::new() },
             reentrant: has('o') || has('i'),
             next: has('h'),
             supersedes: has('u'),

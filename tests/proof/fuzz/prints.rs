@@ -4,7 +4,7 @@ use super::promises::printable;
 use rlock::inspect::problem::Here;
 use rlock::inspect::style::Style;
 use rlock::inspect::{Inspected, json, page, table};
-use rlock::rules::{ClientInfo, Mode, Name, Prefix, View};
+use rlock::rules::{ClientInfo, Fence, Mode, Name, Prefix, View};
 use rlock::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client
@@ -66,10 +66,11 @@ fn client(client: &ClientInfo) {
 pub(super) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");
-    let here = Here::new("host".into(), &prefix, None);
+    let typed = |_: &str, _: &Name| String::new();
+    let here = Here::new("host".into(), &typed, None);
     let locks = [Inspected::new(name, view.clone(), &here)];
     for width in [None, Some(0), Some(80)] {
-        let style = Style { width, color: false };
+        let style = Style { width, color: false, waiters: 10 };
         page::page(&locks[0], &[], style).lines().for_each(printable);
         table::list(&locks, style).lines().for_each(printable);
         table::summary(&locks).lines().for_each(printable);
@@ -77,6 +78,10 @@ pub(super) fn view(view: &View) {
     let json = serde_json::to_string(&json::documents(&prefix, &locks, 1));
     assert!(json.is_ok_and(|json| !json.contains(rlock::text::is_unsafe)));
     printable(&view.to_string());
+    // Whatever the server counts, and whichever holders are revoked.
+    let mut revoked = view.clone().up_to(Fence(1));
+    revoked.add_revoked_earlier(view.holders.clone(), &view.history);
+    assert!(revoked.holder_count >= revoked.holders.len() as u64);
     for mode in [Mode::Exclusive, Mode::Shared] {
         printable(&view.mismatch(mode));
     }

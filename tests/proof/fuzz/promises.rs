@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use rlock::text::is_unsafe;
 
+/// What no message may show.
+pub(super) const SECRET: &str = "S3CR3T";
+
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

@@ -35,7 +35,7 @@ pub fn replies(bytes: &[u8]) {
     if let Value::ServerError(error) = &value {
         refused(error);
     }
-    match reply::verdict(value.clone()) {
+    match reply::verdict(value.clone(), true) {
         Some(Verdict::Answer(Answer::Busy(seen) | Answer::Queued { view: seen, .. })) => {
             view(&seen)
         }
@@ -59,7 +59,7 @@ pub fn replies(bytes: &[u8]) {
     let _ = Run::from_info(&value);
     for here in ["redis://h:1", "unix:///s"] {
         let here = Address::parse(here).expect("a URL");
-        for (host, port) in masters_in(&value).unwrap_or_default() {
+        for (_, host, port) in masters_in(&value).unwrap_or_default() {
             let named = here.named(&host, port).map(|server| server.to_string());
             named.iter().for_each(|server| printable(server));
         }

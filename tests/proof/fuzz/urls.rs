@@ -2,28 +2,34 @@
 
 use std::path::Path;
 
-use super::promises::{one_line, text};
+use super::promises::{SECRET, one_line, text};
 use rlock::store::location::{Credentials, Location, TlsFiles};
+use rlock::text::at_most;
 
-/// What must never be shown.
-const PASSWORD: &str = "S3CR3T";
+/// How a password may get into a URL, right or wrong.
+const MARKS: [[&str; 2]; 6] =
+    [["://:", "@"], [":", ""], [",password=", ""], ["?pass=", "&"], ["=", ""], ["@", "@"]];
 
-/// Checks URLs, one per word, as in RLOCK_URL. The same URL with a password is never shown with it.
+/// Checks URLs, one per word, as in RLOCK_URL. Wherever a password is put into one of them, it is
+/// never shown.
 pub fn urls(bytes: &[u8]) {
     let text = &*text(bytes);
     let urls: Vec<&str> = text.split_whitespace().collect();
     check(&urls);
-    let with_password = |url: &&str| {
-        let (scheme, rest) = url.split_once("://")?;
-        // Not within the path of a local: or unix: URL.
-        let is_scheme = scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
-        is_scheme.then(|| format!("{scheme}://:{PASSWORD}@{rest}"))
-    };
-    let with_password: Vec<String> = urls.iter().filter_map(with_password).collect();
-    let with_password: Vec<&str> = with_password.iter().map(String::as_str).collect();
-    let shown = check(&with_password);
-    // An input may contain it elsewhere.
-    assert!(text.contains(PASSWORD) || !shown.contains(PASSWORD), "{with_password:?}: {shown}");
+    let place = bytes.iter().fold(0, |sum, byte| sum + usize::from(*byte));
+    for (number, url) in urls.iter().enumerate() {
+        let [before, after] = MARKS[(place + number) % MARKS.len()];
+        let at = at_most(place % (url.len() + 1), url).len();
+        let (start, end) = match url.split_once("://") {
+            Some(parts) if before == "://:" => parts,
+            _ => url.split_at(at),
+        };
+        let with_secret = format!("{start}{before}{SECRET}{after}{end}");
+        let shown = check(&[&with_secret]);
+        // An input may contain it elsewhere. No password belongs to a directory.
+        let is_allowed = text.contains(SECRET) || with_secret.starts_with("local:/");
+        assert!(is_allowed || !shown.contains(SECRET), "{with_secret:?}: {shown}");
+    }
 }
 
 /// Reads URLs, and returns all that users see of them.
@@ -35,13 +41,7 @@ fn check(urls: &[&str]) -> String {
             return message;
         }
     };
-    let shown = match &location {
-        Location::Server(server) => server.to_string(),
-        Location::Quorum(servers) | Location::Cluster(servers) => {
-            servers.iter().map(|server| format!("{server} ")).collect()
-        }
-        Location::Sentinels(_) | Location::Local(_) => String::new(),
-    };
+    let shown = location.to_string();
     let nothing = Credentials::default();
     let _ = location.has_password();
     match location.with(&nothing, &nothing, &TlsFiles::default()) {

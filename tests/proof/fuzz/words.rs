@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use super::prints::prints;
-use super::promises::{one_line, parts, printable, text};
+use super::promises::{SECRET, one_line, parts, printable, text};
 use rlock::rules::{
-    BoundedDuration, EnclosingHolds, Key, Label, Mode, Name, Outcome, Owner, Pattern, Prefix,
-    ProcessId, Subject, Timeout, Token, Ttl, UserMessage, show,
+    BoundedDuration, EnclosingHolds, Id, Key, Label, Mode, Name, Outcome, Owner, Pattern, Prefix,
+    ProcessId, Subject, Timeout, Token, Ttl, show,
 };
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -22,19 +22,22 @@ pub fn words(bytes: &[u8]) {
     prints(&text(first));
     durations(&text(first), first);
     names(&text(first), &second);
+    refuses(&text(first));
+    // A text with a password is refused, or it is one that everybody may see.
+    for secret in [format!("{}{SECRET}", text(first)), format!("{SECRET}{}", text(first))] {
+        let told = refuses(&secret);
+        assert!(text(first).contains(SECRET) || !told.contains(SECRET), "{secret:?}: {told}");
+    }
     enclosing_holds(OsStr::from_bytes(first), &second);
 }
 
 /// What is read is within its limits, and what is shown can be read again.
 fn durations(text: &str, bytes: &[u8]) {
-    match text.parse().map(BoundedDuration::get) {
-        Ok(duration) => {
-            assert!(duration <= WEEK, "{text:?} is {duration:?}");
-            let shown = show(duration);
-            let read = shown.parse().map(BoundedDuration::get).expect("a duration");
-            assert!(read <= duration, "{text:?} shows as {shown}");
-        }
-        Err(fault) => one_line(&fault.to_string()),
+    if let Ok(duration) = text.parse().map(BoundedDuration::get) {
+        assert!(duration <= WEEK, "{text:?} is {duration:?}");
+        let shown = show(duration);
+        let read = shown.parse().map(BoundedDuration::get).expect("a duration");
+        assert!(read <= duration, "{text:?} shows as {shown}");
     }
     if let Ok(timeout) = text.parse().map(Timeout::get) {
         assert!((Duration::from_millis(1)..=WEEK).contains(&timeout), "{text:?} is {timeout:?}");
@@ -51,11 +54,11 @@ fn durations(text: &str, bytes: &[u8]) {
 }
 
 fn names(first: &str, second: &str) {
-    if let Some(name) = read::<Name>(first) {
+    if let Ok(name) = first.parse::<Name>() {
         printable(name.as_str());
         assert_eq!(name.as_str(), first);
         assert!((1..=200).contains(&first.len()) && !first.contains(char::is_whitespace));
-        if let Some(prefix) = read::<Prefix>(second) {
+        if let Ok(prefix) = second.parse::<Prefix>() {
             of_key(&Key::new(&prefix, &name));
         }
         if let Ok(pattern) = Pattern::new(second) {
@@ -67,10 +70,7 @@ fn names(first: &str, second: &str) {
             assert!(exact.is_ok_and(|exact| exact.matches(name.as_str())), "{first:?}");
         }
     }
-    read::<Subject>(first);
-    read::<ProcessId>(first);
-    read::<Token>(first);
-    if let Some(owner) = read::<Owner>(first) {
+    if let Ok(owner) = first.parse::<Owner>() {
         assert_eq!(Owner::shown(owner.as_str()), first);
     }
     printable(&Owner::shown(first));
@@ -93,8 +93,21 @@ fn enclosing_holds(variable: &OsStr, prefix: &str) {
     assert_eq!(EnclosingHolds::parse(OsStr::new(&inside)).of_key(&key), around, "{inside:?}");
 }
 
-fn read<T: std::str::FromStr<Err = UserMessage>>(text: &str) -> Option<T> {
-    text.parse().inspect_err(|fault: &UserMessage| one_line(&fault.to_string())).ok()
+/// All that users see of a text that a type rejects.
+fn refuses(text: &str) -> String {
+    let faults = [
+        text.parse::<Ttl>().err(),
+        text.parse::<Timeout>().err(),
+        text.parse::<Name>().err(),
+        text.parse::<Prefix>().err(),
+        text.parse::<Subject>().err(),
+        text.parse::<Owner>().err(),
+        text.parse::<ProcessId>().err(),
+        text.parse::<Token>().err(),
+        text.parse::<Id>().err(),
+    ];
+    let told = faults.into_iter().flatten().map(|fault| fault.to_string());
+    told.inspect(|fault| one_line(fault)).collect()
 }
 
 /// Checks that all keys of a lock are in the cluster slot of its guard, and that none is the guard

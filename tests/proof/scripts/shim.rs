@@ -1,5 +1,7 @@
 //! The server in the process of a test.
 
+use std::time::Duration;
+
 use std::cell::RefCell;
 
 use redis::Arg;
@@ -101,6 +103,10 @@ impl<S: Server> Topology for Played<S> {
 
     fn last(&mut self) -> (&mut Node, bool) {
         panic!("a script gave an unexpected reply")
+    }
+
+    fn io_timeout(&mut self) -> Duration {
+        Duration::from_secs(60)
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {

@@ -74,7 +74,7 @@ impl Acquisition {
             // Another hold got a larger token meanwhile. Several clients may be outbidding each
             // other, so each leaps by its own share: the furthest then gets one token everywhere.
             let leap = (self.share * (FIRST_LEAP << raises.min(DOUBLINGS))) >> 16;
-            self.settle_with((Fence(largest.0 + leap), held.1), raises + 1, now);
+            self.settle_with((Fence(largest.0.saturating_add(leap)), held.1), raises + 1, now);
             return None;
         }
         if open > 0 && now < until && granted + open >= self.majority {

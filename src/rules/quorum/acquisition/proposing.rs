@@ -2,7 +2,7 @@
 //! request.
 
 use super::{Acquisition, End, NOMINATION_LASTS, Phase, Step};
-use crate::rules::quorum::majority::most_common;
+use crate::rules::quorum::majority::{blocking, most_common};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
 use crate::rules::quorum::merge::merge;
 use crate::rules::{Answer, Instant, Mode, QuorumOp, State, Ticket, View};
@@ -154,17 +154,19 @@ impl Acquisition {
         self.phase = Phase::Pausing { until: now + pause };
     }
 
-    /// Whether any member names a holder.
+    /// Whether any member names a holder that keeps the request out: one that nominates it shows
+    /// holders that it may join.
     fn is_named(&self) -> bool {
-        self.members.iter().filter_map(MemberState::view).any(|view| view.state != State::Free)
+        let others = self.members.iter().filter(|state| state.nominated().is_none());
+        others.filter_map(MemberState::view).any(|view| view.state != State::Free)
     }
 
     /// Whether another request has the lock, or will get it first. A holder counts only if enough
     /// members have it: one that too few have may give up.
     fn is_lost(&self) -> bool {
         let kept_out = |state: &MemberState| state.proposal().is_some_and(|it| it.kept_out);
-        let servers = self.members.0.len();
-        if self.members.distinct(kept_out) > servers - self.majority {
+        let too_many = blocking(self.members.0.len());
+        if self.members.distinct(kept_out) >= too_many {
             return true;
         }
         // Not all of many holders are listed, so they cannot be compared.
@@ -173,7 +175,7 @@ impl Acquisition {
                 view.holder_count > view.holders.len() as u64 && self.excludes(view)
             })
         };
-        self.members.distinct(crowded) > servers - self.majority
+        self.members.distinct(crowded) >= too_many
             || self.members.known().is_some_and(|known| self.excludes(&known))
     }
 

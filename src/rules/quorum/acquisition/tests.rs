@@ -1,13 +1,14 @@
 //! Plays one acquisition in each test, reply by reply.
 
 mod play;
+mod table;
 
 use std::time::Duration;
 
 use self::play::*;
 use super::*;
 use crate::rules::model::lock::DAY;
-use crate::rules::{Fence, Reason, ServerTime, UserMessage};
+use crate::rules::{Fence, ServerTime, UserMessage};
 
 #[test]
 fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
@@ -346,19 +347,6 @@ fn a_request_with_n_joins_only_holders_of_its_mode_that_leave_a_slot() {
         let has_ended = matches!(play.step, Step::End(End::Refused(_)));
         assert_eq!(has_ended, is_busy, "{asked:?} beside {held:?}: {:?}", play.step);
     }
-}
-
-#[test]
-fn an_answer_for_good_ends_the_request_and_one_about_the_token_needs_two_servers() {
-    let mut play = Play::begin(true, [0; 3]);
-    play.reply(0, Reply::Answer(Answer::Nested));
-    assert_eq!(play.step, Step::End(End::Refused(Box::new(Answer::Nested))));
-    let ended = || Reply::Answer(Answer::Ended(Reason::unknown()));
-    let mut play = Play::begin(true, [0; 3]);
-    play.reply(0, ended());
-    assert!(play.waits(), "{:?}", play.step);
-    play.reply(1, ended());
-    assert!(matches!(play.step, Step::End(End::Refused(_))), "{:?}", play.step);
 }
 
 #[test]

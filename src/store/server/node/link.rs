@@ -17,6 +17,9 @@ use crate::store::wire::{Cmd, Connection, Endpoint, Limit, ServerError, Value};
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
 
+/// How many addresses the first request is sent to at most, one after another.
+const MOST_TRIES: usize = 3;
+
 /// What a connection may still be used for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -64,9 +67,16 @@ impl Node {
             None => refusal::of(error, &self.address),
         };
         if refusal.ends_connection() {
-            self.connection = None;
+            self.leave_connection();
         }
         refusal
+    }
+
+    /// Closes the connection, and tries the other addresses of its server before this one.
+    fn leave_connection(&mut self) {
+        if let Some((connection, _)) = self.connection.take() {
+            self.address.route.serves(connection.address(), false);
+        }
     }
 
     /// Whether one of these replies says that another server may serve the request.
@@ -85,11 +95,13 @@ impl Node {
         }
     }
 
-    /// Sends commands and reads their replies. A connection that the server has closed is replaced
-    /// first. If one breaks later, it is replaced and the commands are sent once more; all scripts
-    /// can be repeated. The second value is whether the first copy may have been executed too.
+    /// Sends commands and reads their replies. A connection that the server has closed, or whose
+    /// address the endpoint has left, is replaced first. If one breaks later, it is replaced and the
+    /// commands are sent once more; all scripts can be repeated. The second value is whether an
+    /// earlier copy may have been executed too.
     ///
-    /// A server that did not answer within the timeout is not asked a second time.
+    /// After an address that does not answer, the next call tries the others first. The first call
+    /// does so itself, because nobody may repeat it.
     pub(super) fn exchange(
         &mut self,
         pipeline: &Pipeline<'_>,
@@ -97,6 +109,11 @@ impl Node {
         let withdrawal = self.withdrawal.clone();
         let withdrawn = || withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
         let pipeline = &Pipeline { interrupt: pipeline.interrupt.or_else(withdrawn), ..*pipeline };
+        if pipeline.kind == Kind::Undo {
+            for mut connection in self.unanswered_elsewhere.drain(..) {
+                let _ = connection.exchange(pipeline.commands, Limit::new(Duration::ZERO, None));
+            }
+        }
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
         let is_usable = |(connection, purpose): &mut (Connection, Purpose)| {
             let serves = *purpose == Purpose::Any || pipeline.kind == Kind::Undo;
@@ -105,45 +122,38 @@ impl Node {
             let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
             // Check before sending. After a copy that was lost with a dead connection, "not held"
             // could mean that it was executed, or that the server lost the lock in a restart.
-            serves && !is_stuck && !connection.is_closed()
+            serves && !is_stuck && !connection.is_closed() && !connection.is_left()
         };
-        let usable = self.connection.take_if(is_usable);
-        self.connection = None;
-        let Some((mut connection, purpose)) = usable else {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        };
-        let limit = Limit::new(pipeline.timeout, pipeline.interrupt);
-        match connection.exchange(pipeline.commands, limit) {
-            // The name may lead to another server by now. This one has not executed the request.
-            Ok(replies) if self.leads_elsewhere(&replies) => {
-                drop(connection);
-                Ok((self.exchange_anew(pipeline)?, false))
-            }
-            Ok(replies) => {
-                self.connection = Some((connection, purpose));
-                Ok((replies, false))
-            }
-            Err(Failure::Unreachable {
-                delivery: delivery @ (Delivery::Lost | Delivery::NotSent),
-                ..
-            }) => {
-                let lost = delivery != Delivery::NotSent;
-                let replies = self.exchange_anew(pipeline).map_err(|mut refusal| {
-                    if lost {
-                        refusal.failure = refusal.failure.but_maybe_executed();
-                    }
-                    refusal
-                })?;
-                Ok((replies, lost))
-            }
-            Err(failure) => {
-                // If the undo got no answer either, both requests are already under way in the
-                // right order, and the connection is useless.
-                if purpose == Purpose::Any {
-                    self.keep_unanswered(connection, pipeline, &failure);
+        let mut usable = self.connection.take_if(is_usable);
+        let is_first = !self.has_sent;
+        let (mut tries, mut is_repeated) = (0, false);
+        loop {
+            let is_new = usable.is_none();
+            let connection = usable.take().map_or_else(|| self.open(pipeline), Ok);
+            tries += 1;
+            let has_more = is_first && tries < self.address.route.count().min(MOST_TRIES);
+            let timeout = if has_more { pipeline.timeout / 2 } else { pipeline.timeout };
+            let attempt = &Pipeline { timeout, ..*pipeline };
+            let exchanged = connection.and_then(|it| self.exchange_on(it, is_new, attempt));
+            let mut refusal = match exchanged {
+                // The name may lead to another server by now. This one has not executed the request.
+                Ok(replies) if !is_new && self.leads_elsewhere(&replies) => {
+                    self.leave_connection();
+                    continue;
                 }
-                Err(failure.into())
+                Ok(replies) => return Ok((replies, is_repeated)),
+                Err(refusal) => refusal,
+            };
+            match &refusal.failure {
+                Failure::Unreachable { delivery: Delivery::Lost, .. } if !is_new => {}
+                Failure::Unreachable { delivery: Delivery::Pending, .. } if has_more => {}
+                _ if is_repeated => {
+                    refusal.failure = refusal.failure.but_maybe_executed();
+                    return Err(refusal);
+                }
+                _ => return Err(refusal),
             }
+            is_repeated = true;
         }
     }
 
@@ -155,7 +165,12 @@ impl Node {
         limit: Limit<'_>,
     ) -> Result<Option<Vec<Value>>, Failure> {
         let Some((mut connection, Purpose::Any)) = self.connection.take() else { return Ok(None) };
-        let replies = connection.exchange(commands, limit)?;
+        if connection.is_left() {
+            return Ok(None);
+        }
+        let replies = connection.exchange(commands, limit).inspect_err(|failure| {
+            self.address.route.serves(connection.address(), !failure.is_unanswered());
+        })?;
         self.connection = Some((connection, Purpose::Any));
         Ok(Some(replies))
     }
@@ -167,6 +182,7 @@ impl Node {
         pipeline: &Pipeline<'_>,
         failure: &Failure,
     ) {
+        self.address.route.serves(connection.address(), !failure.is_unanswered());
         let purpose = match (failure, pipeline.kind) {
             (_, Kind::Blocking) => return,
             (Failure::Interrupted { sent: true }, _) => Purpose::Any,
@@ -179,32 +195,46 @@ impl Node {
         self.connection = Some((connection, purpose));
     }
 
-    fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
-        let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let expects_no_reply = timeout.is_zero();
-        if expects_no_reply && !self.has_sent {
+    fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, Purpose), Refusal> {
+        let at_most = match pipeline.timeout.is_zero() {
             // There is nothing to undo.
-            return Err(Failure::Interrupted { sent: false }.into());
-        }
-        let to_connect = if expects_no_reply {
-            TO_CONNECT_AT_THE_END.min(self.io_timeout)
-        } else {
-            self.io_timeout
+            true if !self.has_sent => return Err(Failure::Interrupted { sent: false }.into()),
+            true => TO_CONNECT_AT_THE_END.min(self.io_timeout),
+            false => self.io_timeout,
         };
-        let to_connect = Limit::new(to_connect, interrupt);
-        let mut connection =
-            Connection::open(&self.address.endpoint, self.tls.as_ref(), to_connect)?;
+        let earlier = self.connection.take().map(|(earlier, _)| earlier);
+        self.unanswered_elsewhere.extend(earlier.filter(Connection::has_pending));
+        let limit = Limit::new(at_most, pipeline.interrupt);
+        let connection = Connection::open(&self.address, limit)?;
+        self.unanswered_elsewhere.retain(|earlier| earlier.address() != connection.address());
         self.has_sent = true;
-        let handshake = handshake::commands(&mut self.address, self.probe);
-        let mut all = handshake.clone();
-        all.extend_from_slice(commands);
+        Ok((connection, Purpose::Any))
+    }
+
+    fn exchange_on(
+        &mut self,
+        (mut connection, purpose): (Connection, Purpose),
+        is_new: bool,
+        pipeline: &Pipeline<'_>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
+        let handshake = match is_new {
+            true => handshake::commands(&mut self.address, self.probe),
+            false => Vec::new(),
+        };
+        let all = [&handshake, commands].concat();
         let mut replies = match connection.exchange(&all, Limit::new(timeout, interrupt)) {
             Ok(replies) => replies,
             Err(failure) => {
-                self.keep_unanswered(connection, pipeline, &failure);
+                // If the undo got no answer either, both requests are already under way in the
+                // right order, and the connection is useless.
+                if purpose == Purpose::Any {
+                    self.keep_unanswered(connection, pipeline, &failure);
+                }
                 return Err(failure.into());
             }
         };
+        self.address.route.serves(connection.address(), true);
         let rest = replies.split_off(handshake.len());
         if let Some(refused) = first_error(&replies).map(|error| self.refused(error, None)) {
             let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
@@ -212,6 +242,7 @@ impl Node {
         }
         match (self.probe, replies.pop()) {
             (Some(Probe::Role), Some(role)) if !handshake::is_master(&role) => {
+                self.address.route.serves(connection.address(), false);
                 return Err(refusal::demoted(&self.address));
             }
             (Some(Probe::Run), Some(information)) => {
@@ -222,7 +253,7 @@ impl Node {
             }
             _ => {}
         }
-        self.connection = Some((connection, Purpose::Any));
+        self.connection = Some((connection, purpose));
         Ok(rest)
     }
 

@@ -1,8 +1,18 @@
-//! Common mistakes in URLs, and what to write instead. No message repeats a user or a password.
+//! Common mistakes in URLs, and what to write instead. No message repeats what could be a user or a
+//! password.
+
+use super::Address;
+use crate::text::{is_harmless, shown};
 
 /// The remedy for a URL without a known scheme.
 pub(super) const SCHEMES: &str =
     "use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or local:";
+
+/// Separate settings from each other, as in `HOST:PORT,password=…,ssl=True`, or from a path.
+pub(in crate::store) const SEPARATORS: [char; 5] = [':', '@', ',', ';', '='];
+
+pub(super) const CONNECTION_STRING: &str = "connection string instead of a URL; use a URL such as \
+                                 rediss://HOST:PORT, and set RLOCK_PASSWORD";
 
 /// For a file that no shell reads, such as a unit of systemd.
 const EXPANDED: &str = "variable is not expanded; write its value";
@@ -24,29 +34,27 @@ pub(super) fn find(text: &str) -> Option<String> {
         Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
             "unix" => return in_path(rest),
             "redis" | "rediss" | "valkey" | "valkeys" => return in_servers(rest),
-            _ => format!("unknown scheme '{scheme}'; {SCHEMES}"),
+            _ => format!("unknown scheme {}; {SCHEMES}", shown(scheme)),
         },
     })
 }
 
 fn without_slashes(text: &str) -> String {
-    // A user and a password end with '@'.
-    let shown =
-        |url: String| if text.contains('@') { SCHEMES.to_owned() } else { format!("use {url}") };
-    match text.split_once(':') {
-        _ if text == "local" => "missing ':'; use local:".into(),
-        _ if text.starts_with(['/', '.']) => {
-            format!("missing scheme; {}", shown(format!("unix://{text}")))
+    let (scheme, _) = text.split_once(':').unwrap_or_default();
+    let is_anonymous = |it: Address| it.username.is_none() && !it.has_password();
+    let is_server = || Address::read(&format!("redis://{text}")).is_ok_and(is_anonymous);
+    match text {
+        "local" | "LOCAL" | "LOCAL:" => "not a URL; use local:".into(),
+        _ if text.contains('=') => CONNECTION_STRING.into(),
+        _ if text.starts_with(['/', '.', '~']) => "missing scheme; use unix:///PATH".into(),
+        // Only a host, perhaps with a port and a database.
+        _ if (text.contains(':') || is_harmless(text)) && is_server() => {
+            format!("missing scheme; use redis://{text}")
         }
-        // Not a port, so it is a scheme.
-        Some((scheme, rest))
-            if scheme.starts_with(char::is_alphabetic)
-                && !rest.starts_with(|c: char| c.is_ascii_digit())
-                && !rest.contains('@') =>
-        {
+        _ if !scheme.is_empty() && SCHEMES.contains(&format!(" {scheme}://")) => {
             format!("missing '//' after '{scheme}:'; {SCHEMES}")
         }
-        _ => format!("missing scheme; {}", shown(format!("redis://{text}"))),
+        _ => format!("missing scheme; {SCHEMES}"),
     }
 }
 
@@ -61,11 +69,15 @@ fn in_servers(rest: &str) -> Option<String> {
     let port = host.rsplit(']').next().and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
     Some(match port {
         _ if host.contains('$') => EXPANDED.into(),
-        _ if host.contains(',') => {
+        _ if host.contains('=') => CONNECTION_STRING.into(),
+        _ if host.contains([',', ';']) => {
             "several servers in one URL; separate URLs with spaces in RLOCK_URL".into()
         }
         _ if host.is_empty() || host.starts_with(':') && !host.starts_with("::") => {
-            "missing host; use redis://HOST[:PORT][/DB]".into()
+            "missing host; use HOST or HOST:PORT".into()
+        }
+        _ if host.matches(':').count() == 2 && !host.contains("::") && !host.contains(']') => {
+            "several ports; use redis://HOST:PORT".into()
         }
         _ if host.matches(':').count() > 1 && !host.contains(']') => {
             "IPv6 address without brackets; write it as in redis://[::1]:6379".into()

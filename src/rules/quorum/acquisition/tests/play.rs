@@ -22,7 +22,8 @@ impl Play {
         Self::begin_in(Mode::Exclusive, waits, since)
     }
 
-    pub(super) fn begin_in<const N: usize>(mode: Mode, waits: bool, since: [u64; N]) -> Self {
+    pub(super) fn begin_in(mode: Mode, waits: bool, since: impl Into<Vec<u64>>) -> Self {
+        let since = since.into();
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let request = Request {
             mode,
@@ -30,9 +31,9 @@ impl Play {
             ..Request::plain(key, Ttl::from_millis(8_000))
         };
         let now = Instant::at_millis(100_000);
-        let mut acquisition = Acquisition::new(&request, N, IO_TIMEOUT, now);
+        let mut acquisition = Acquisition::new(&request, since.len(), IO_TIMEOUT, now);
         let (orders, step) = acquisition.begin(now);
-        Self { acquisition, orders, step, now, since: since.into() }
+        Self { acquisition, orders, step, now, since }
     }
 
     /// The parts that the members are asked for.
@@ -63,6 +64,20 @@ impl Play {
         for member in members {
             self.reply(member, reply());
         }
+    }
+
+    /// Each member that is asked for a place answers, twice.
+    pub(super) fn all_reply(&mut self, reply: impl Fn(usize) -> Reply) {
+        for member in (0..self.since.len()).chain(0..self.since.len()) {
+            let is_asked = self.orders.iter().any(|order| order.member == member);
+            if is_asked && self.waits() && !self.commits() {
+                self.reply(member, reply(member));
+            }
+        }
+    }
+
+    pub(super) fn commits(&self) -> bool {
+        self.asked().iter().any(|(_, part)| matches!(part, QuorumOp::Commit(..)))
     }
 
     pub(super) fn waits(&self) -> bool {

@@ -1,0 +1,91 @@
+//! Servers and what is wrong with them, as a table with findings or as JSON.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::style::Style;
+use crate::rules::servers::{Finding, Role, Server, Survey};
+use crate::rules::{millis, show};
+use crate::text::{columns, push_padded};
+
+/// A heading, and what it shows of a server.
+type Column = (&'static str, fn(&Server) -> Option<String>);
+
+/// The columns of the table. What a server does not tell is unknown.
+const COLUMNS: [Column; 7] = [
+    ("SERVER", |it| Some(it.name.clone())),
+    ("ROLE", |it| role(it).map(String::from)),
+    ("VERSION", Server::version),
+    ("UP", |it| it.uptime().map(show)),
+    ("ROUND TRIP", |it| it.round_trip().map(show)),
+    ("APPEND ONLY", |it| keeps_data(it).map(|keeps| if keeps { "yes" } else { "no" }.into())),
+    ("REPLICAS", |it| it.replicas().map(|count| count.to_string())),
+];
+
+/// All servers, one line each.
+pub fn table(survey: &Survey, style: Style) -> String {
+    let mut lines = vec![String::new(); survey.servers.len() + 1];
+    for (heading, cell) in COLUMNS {
+        let unknown = || "unknown".to_owned();
+        let cells = survey.servers.iter().map(|server| cell(server).unwrap_or_else(unknown));
+        let cells: Vec<String> = [heading.to_owned()].into_iter().chain(cells).collect();
+        let width = cells.iter().map(|cell| columns(cell)).max().unwrap_or_default();
+        lines.iter_mut().zip(cells).for_each(|(line, cell)| push_padded(line, &cell, width + 2));
+    }
+    lines.iter().map(|line| style.line(line, false)).collect()
+}
+
+/// Each finding on a line.
+pub fn list(findings: &[Finding], style: Style) -> String {
+    let line = |Finding { server, message, assumption, .. }: &Finding| {
+        let breaks = assumption.map_or(String::new(), |it| format!(" (assumption {it})"));
+        style.line(&format!("{server}: {message}{breaks}"), true)
+    };
+    findings.iter().map(line).collect()
+}
+
+/// The document for programs, which begins with its format.
+#[derive(Serialize)]
+pub struct Document {
+    format: u8,
+    servers: Vec<Value>,
+    findings: Vec<Value>,
+}
+
+pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
+    let server = |it: &Server| {
+        json!({
+            "server": it.name,
+            "role": role(it),
+            "answers": it.failure.is_none(),
+            "version": it.version(),
+            "uptime_s": it.uptime().map(|uptime| uptime.as_secs()),
+            "round_trip_ms": it.round_trip().map(millis),
+            "append_only": keeps_data(it),
+            "replicas": it.replicas(),
+        })
+    };
+    let finding = |it: &Finding| {
+        let (problem, remedy) = (it.message.problem(), it.message.remedy());
+        json!({
+            "server": it.server, "finding": it.id, "problem": problem, "remedy": remedy,
+            "assumption": it.assumption,
+        })
+    };
+    let servers = survey.servers.iter().map(server).collect();
+    Document { format: 1, servers, findings: findings.iter().map(finding).collect() }
+}
+
+fn role(server: &Server) -> Option<&'static str> {
+    match (server.role, server.facts.text("role")) {
+        (Role::Sentinel, _) => Some("sentinel"),
+        (Role::Directory, _) => Some("directory"),
+        (_, Some("master")) => Some("master"),
+        (_, Some("slave")) => Some("replica"),
+        _ => None,
+    }
+}
+
+fn keeps_data(server: &Server) -> Option<bool> {
+    server.facts.text("aof_enabled").map(|enabled| enabled == "1")
+}

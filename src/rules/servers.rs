@@ -1,0 +1,114 @@
+//! What `inspect --servers` learns of the servers, and what it finds wrong with them.
+
+mod findings;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub use findings::{Finding, evicts_locks, findings};
+
+use super::{Ttl, UserMessage};
+
+/// All servers of a location, and how the clients will use them.
+pub struct Survey {
+    pub servers: Vec<Server>,
+    /// Whether each server is independent of the others and has one vote.
+    pub is_quorum: bool,
+    pub ttl: Ttl,
+    pub min_replicas: u32,
+}
+
+/// One server, sentinel or directory, as far as it can be known.
+#[derive(Default)]
+pub struct Server {
+    /// Where it is, as messages name it.
+    pub name: String,
+    pub role: Role,
+    /// Why the rest is unknown.
+    pub failure: Option<UserMessage>,
+    /// What a client does, with the time that it took or the reason why it failed.
+    pub steps: Vec<(&'static str, Result<Duration, UserMessage>)>,
+    pub facts: Facts,
+    /// How far its clock is ahead of this host's clock since boot. At most half a round trip wrong.
+    pub clock: Option<Duration>,
+    pub addresses: Vec<IpAddr>,
+    /// Whether it is reached by TCP without TLS.
+    pub is_plain: bool,
+    /// How long its certificate remains valid, if it ends soon.
+    pub certificate_ends: Option<Duration>,
+    /// The master that a sentinel names.
+    pub master: Option<String>,
+}
+
+/// What an address was taken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// A server with locks.
+    #[default]
+    Server,
+    /// A server with some of the locks of a cluster.
+    Node,
+    Sentinel,
+    Directory,
+}
+
+/// Fields of INFO, CLUSTER INFO, SENTINEL MASTER and CONFIG GET, or what is known of a directory, by
+/// name. What a server does not tell is left out.
+#[derive(Default)]
+pub struct Facts(BTreeMap<String, String>);
+
+impl Facts {
+    pub fn extend(&mut self, fields: impl IntoIterator<Item = (String, String)>) {
+        self.0.extend(fields);
+    }
+
+    /// Reads `name:value` lines, as INFO returns them.
+    pub fn read(&mut self, lines: &str) {
+        let fields = lines.lines().filter_map(|line| line.trim().split_once(':'));
+        self.extend(fields.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// The fields whose names begin so, and then have a number.
+    fn numbered<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|c| c.is_ascii_digit());
+        let fields = self.0.iter();
+        fields
+            .filter(move |(name, _)| name.strip_prefix(prefix).is_some_and(is_number))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+impl Server {
+    pub fn new(name: impl ToString, role: Role) -> Self {
+        Self { name: name.to_string(), role, ..Self::default() }
+    }
+
+    /// The name and version of its program, such as `Valkey 8.1.0`.
+    pub fn version(&self) -> Option<String> {
+        let valkey = self.facts.text("valkey_version").map(|version| format!("Valkey {version}"));
+        valkey.or_else(|| self.facts.text("redis_version").map(|it| format!("Redis {it}")))
+    }
+
+    pub fn uptime(&self) -> Option<Duration> {
+        self.facts.number("uptime_in_seconds").map(Duration::from_secs)
+    }
+
+    /// The number of its replicas.
+    pub fn replicas(&self) -> Option<u64> {
+        self.facts.number("connected_slaves")
+    }
+
+    /// The shortest time in which it answered a client.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.steps.iter().filter_map(|(_, took)| took.as_ref().ok()).min().copied()
+    }
+}

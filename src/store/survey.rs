@@ -1,0 +1,269 @@
+//! Looks at every server of a location: does there what a client does, and then asks about its
+//! settings.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::Store;
+use super::local::{Directory, Local, hazards};
+use super::location::{Location, Sentinels};
+use super::server::cluster::masters_in;
+use super::server::scripts::keys;
+use super::server::{Node, RedisStore, facts, sentinel};
+use super::wire::{self, Address, Limit};
+use crate::rules::servers::{Role, Server, Survey};
+use crate::rules::waiter::heartbeat;
+use crate::rules::{
+    Answer, Failure, Instant, Key, Name, Outcome, Pattern, Prefix, Renewal, Request, ServerTime,
+    Token, Ttl, UserMessage,
+};
+use crate::system::thread;
+
+/// How long the client that queues sleeps: long enough for one BLPOP.
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// How many names are tried to find one in a hash slot of a node. With a hash tag in the prefix,
+/// most nodes have none.
+const NAMES: usize = 100_000;
+
+/// How clients will use the servers.
+#[derive(Clone)]
+pub struct Terms {
+    pub prefix: Prefix,
+    pub io_timeout: Duration,
+    pub ttl: Ttl,
+    pub min_replicas: u32,
+}
+
+/// Some hash slots of a cluster.
+type Slots = RangeInclusive<u16>;
+
+const ALL_SLOTS: Slots = 0..=u16::MAX;
+
+/// Masters with hash slots, one entry for each range.
+type Masters = Vec<(Address, Slots)>;
+
+impl Location {
+    /// Looks at all servers at once. Each that does not answer takes one I/O timeout. It changes
+    /// nothing but locks of its own, and removes their keys.
+    ///
+    /// # Errors
+    ///
+    /// One line for the user: a TLS file cannot be used, or a thread cannot be started.
+    pub fn survey(&self, terms: &Terms) -> Result<Survey, String> {
+        let terms = terms.clone();
+        let is_quorum = matches!(self, Self::Quorum(_));
+        let (ttl, min_replicas) = (terms.ttl, terms.min_replicas);
+        let servers = match self {
+            Self::Server(server) => {
+                vec![of_server(server.clone(), Role::Server, &[ALL_SLOTS], &terms)?]
+            }
+            Self::Quorum(servers) => at_once(servers.clone(), move |server| {
+                of_server(server, Role::Server, &[ALL_SLOTS], &terms)
+            })?,
+            Self::Sentinels(Sentinels { sentinels, service, master }) => {
+                let (service, master) = (service.clone(), master.clone());
+                let ask = move |node: &mut Node, server: &mut Server| {
+                    of_service(node, server, &service, &master)
+                };
+                of_masters(sentinels, [Role::Sentinel, Role::Server], terms, ask)?
+            }
+            Self::Cluster(nodes) => {
+                of_masters(nodes, [Role::Node; 2], terms, |node, _| of_cluster(node))?
+            }
+            Self::Local(directory) => vec![of_directory(directory, &terms)],
+        };
+        Ok(Survey { servers, is_quorum, ttl, min_replicas })
+    }
+}
+
+/// Looks at several servers at the same time.
+fn at_once<T: Send + 'static, R: Send + 'static>(
+    all: Vec<T>,
+    look: impl Fn(T) -> Result<R, String> + Clone + Send + 'static,
+) -> Result<Vec<R>, String> {
+    let start = |one| {
+        let look = look.clone();
+        thread::start("survey", move || look(one))
+            .map_err(|error| format!("cannot start a thread: {error}"))
+    };
+    let started: Vec<_> = all.into_iter().map(start).collect::<Result<_, _>>()?;
+    // A panic aborts the process, so no thread ends without a result.
+    started.into_iter().filter_map(|thread| thread.join().ok()).collect()
+}
+
+/// Looks at a server that has locks; in a cluster, at those in its hash slots.
+fn of_server(
+    address: Address,
+    role: Role,
+    slots: &[Slots],
+    terms: &Terms,
+) -> Result<Server, String> {
+    let mut server = Server::new(&address, role);
+    let limit = Limit::new(terms.io_timeout, None);
+    let found = address.route.addresses(&address.endpoint, limit).unwrap_or_default();
+    server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
+    server.is_plain = address.tls.is_none();
+    let database = address.database;
+    let mut store =
+        RedisStore::new(Node::new(address, terms.io_timeout, None), database, terms.min_replicas);
+    if let Some(key) = free_key(&terms.prefix, slots) {
+        let tokens = exercise(&mut server, &mut store, &key, terms.ttl);
+        if server.failure.is_none() {
+            let node = &mut store.topology;
+            // The scripts above may have been known, but a restarted server knows none.
+            step(&mut server, "send scripts", || {
+                node.ask(wire::cmd("EVAL").arg("return 1").arg(0).to_owned(), None).map(|_| ())
+            });
+            step(&mut server, "list", || {
+                let mut scan = wire::cmd("SCAN");
+                scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
+                node.ask(scan, None).map(|_| ())
+            });
+            let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
+            let _ = node.ask(wire::cmd("DEL").arg(made.collect::<Vec<_>>()).to_owned(), None);
+        }
+    }
+    if server.failure.is_none() {
+        server.facts = facts::all(&mut store.topology);
+    }
+    Ok(server)
+}
+
+/// Asks sentinels or nodes of a cluster for the masters, and then looks at these.
+fn of_masters(
+    seeds: &[Address],
+    [role, of_master]: [Role; 2],
+    terms: Terms,
+    ask: impl Fn(&mut Node, &mut Server) -> Result<Masters, Failure> + Clone + Send + 'static,
+) -> Result<Vec<Server>, String> {
+    let timeout = terms.io_timeout;
+    let asked = at_once(seeds.to_vec(), move |address| {
+        let mut server = Server::new(&address, role);
+        let masters = ask(&mut Node::new(address, timeout, None), &mut server);
+        server.failure = masters.as_ref().err().map(Failure::message);
+        Ok((server, masters.unwrap_or_default()))
+    })?;
+    let (mut servers, known): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let mut masters = BTreeMap::new();
+    for (master, slots) in known.into_iter().flatten() {
+        let (_, all) = masters.entry(master.to_string()).or_insert((master, Vec::new()));
+        all.push(slots);
+    }
+    // A node that answers is listed only if it has locks, and then only once.
+    let is_listed = |it: &Server| it.failure.is_some() && !masters.contains_key(&it.name);
+    servers.retain(|server| role == Role::Sentinel || is_listed(server));
+    let look = move |(address, slots): (_, Vec<_>)| of_server(address, of_master, &slots, &terms);
+    servers.extend(at_once(masters.into_values().collect(), look)?);
+    Ok(servers)
+}
+
+/// The master of the service, according to a sentinel.
+fn of_service(
+    node: &mut Node,
+    server: &mut Server,
+    service: &str,
+    master: &Address,
+) -> Result<Masters, Failure> {
+    let named = master.at(sentinel::ask(node, service)?);
+    server.master = Some(named.to_string());
+    server.facts = facts::of_service(node, service);
+    Ok(vec![(named, ALL_SLOTS)])
+}
+
+/// The masters of a cluster, according to one node.
+fn of_cluster(node: &mut Node) -> Result<Masters, Failure> {
+    let reply = node.ask(wire::cmd("CLUSTER").arg("SLOTS").to_owned(), None)?;
+    let masters = masters_in(&reply).ok_or_else(|| node.unexpected_reply())?;
+    let named = |(slots, host, port): (_, String, _)| {
+        Ok((node.address.at(node.address.named(&host, port)?), slots))
+    };
+    masters.into_iter().map(named).collect()
+}
+
+fn of_directory(directory: &Directory, terms: &Terms) -> Server {
+    let shown = format!("local:{}", directory.path().display());
+    let mut server = Server::new(shown, Role::Directory);
+    if directory.is_chosen_but_missing() {
+        let fault = UserMessage::new("does not exist");
+        server.failure = Some(fault.with_remedy("create it, or correct the URL"));
+        return server;
+    }
+    let mut store = Local::new(directory.clone(), terms.io_timeout);
+    if let Some(key) = free_key(&terms.prefix, &[ALL_SLOTS]) {
+        exercise(&mut server, &mut store, &key, terms.ttl);
+        step(&mut server, "list", || {
+            let one = Pattern::new(&Pattern::escape(key.as_str())).ok();
+            store.list(&terms.prefix, one.as_ref(), false).map(|_| ())
+        });
+        step(&mut server, "clean up", || directory.forget(&key));
+    }
+    server.facts = hazards::of(directory);
+    server
+}
+
+/// The key of a lock that no other client uses, in one of these hash slots; `None` if they can have
+/// no lock.
+fn free_key(prefix: &Prefix, slots: &[Slots]) -> Option<Key> {
+    let key = || {
+        let name: Name = format!("inspect-servers-{}", Token::fresh().as_str()).parse().ok()?;
+        Some(Key::new(prefix, &name))
+    };
+    let serves = |key: &Key| slots.iter().any(|slots| slots.contains(&key.slot()));
+    std::iter::repeat_with(key).take(NAMES).flatten().find(serves)
+}
+
+/// Holds the lock, lets a second client wait for it, and releases it. Ends early if the server does
+/// not answer. Returns the tokens of the clients.
+fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key, ttl: Ttl) -> [Token; 2] {
+    let hold = Request::plain(key.clone(), ttl);
+    let heartbeat = Some(heartbeat(ttl.get()));
+    let waiter = Request { heartbeat, ..Request::plain(key.clone(), ttl) };
+    let token = &hold.token;
+    let mut is_held = false;
+    step(server, "acquire", || match store.acquire(&hold, &[], None)? {
+        Answer::Granted { .. } => {
+            is_held = true;
+            Ok(())
+        }
+        _ => Err(Failure::unavailable("a lock that is free was not granted", "check the server")),
+    });
+    step(server, "wait", || {
+        if let Answer::Queued { .. } = store.acquire(&waiter, &[], None)? {
+            store.sleep(&waiter, SLEEP, &[], None)?;
+        }
+        store.leave(&waiter)
+    });
+    step(server, "renew", || match store.renew(key, token, Some(ttl), None)? {
+        Renewal::NotHeld(why) if is_held => {
+            Err(Failure::unavailable(format!("a new hold {why}"), "check the server"))
+        }
+        _ => Ok(()),
+    });
+    let (mut before, mut now) = (Instant::now(), None);
+    step(server, "inspect", || {
+        before = Instant::now();
+        now = Some(store.inspect(key)?.now);
+        Ok(())
+    });
+    if let Some(ServerTime(now)) = now {
+        let middle = (before.since_boot() + Instant::now().since_boot()) / 2;
+        server.clock = Some(Duration::from_millis(now).saturating_sub(middle));
+    }
+    step(server, "release", || store.release(key, token, Outcome::Unknown).map(|_| ()));
+    [hold.token, waiter.token]
+}
+
+/// Times one step, unless the server has not answered an earlier one.
+fn step(server: &mut Server, name: &'static str, act: impl FnOnce() -> Result<(), Failure>) {
+    if server.failure.is_some() {
+        return;
+    }
+    let started = Instant::now();
+    match act() {
+        Ok(()) => server.steps.push((name, Ok(Instant::now().since(started)))),
+        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.message()),
+        Err(failure) => server.steps.push((name, Err(failure.message()))),
+    }
+}

@@ -1,0 +1,140 @@
+//! The addresses of an endpoint: which there are at present, and in which order to try them.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use socket2::SockAddr;
+
+use super::dial::{unconnected, unreachable};
+use super::endpoint::Endpoint;
+use super::limit::Limit;
+use crate::report::plain;
+use crate::rules::{Failure, Instant};
+use crate::system::poll::Want;
+use crate::system::thread;
+
+/// How long a lookup is good for. Most runs are shorter, and need only one.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// What is known about the addresses of an endpoint. Clones share it.
+#[derive(Clone, Default)]
+pub(in crate::store) struct Route(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// First the one that answered last, and at the end those that did not serve, the latest last.
+    addresses: Vec<SockAddr>,
+    /// When the next lookup is due; `None` while one is under way.
+    again: Option<Instant>,
+}
+
+impl Route {
+    /// Looks up the addresses, and returns them in the order in which to try them.
+    ///
+    /// The system's resolver has no timeout and cannot be interrupted, so it runs on another thread,
+    /// which is abandoned if it takes too long.
+    pub(in crate::store) fn addresses(
+        &self,
+        endpoint: &Endpoint,
+        limit: Limit<'_>,
+    ) -> Result<Vec<SockAddr>, Failure> {
+        if is_literal(endpoint) || matches!(endpoint, Endpoint::Unix(_)) {
+            return Ok(self.keep(look_up(endpoint).map_err(unreachable)?));
+        }
+        let of = endpoint.clone();
+        let resolving = thread::call("resolver", move || look_up(&of)).map_err(unreachable)?;
+        limit.ready([(resolving.as_fd(), Want::Read)], false)?;
+        match resolving.next() {
+            Some(Ok(found)) => Ok(self.keep(found)),
+            Some(Err(error)) => {
+                // The standard library puts this before what the system says.
+                let why = plain(&error).replace("failed to lookup address information: ", "");
+                let what = format!("host name not resolved: {}", why.to_lowercase());
+                Err(unconnected(what, "check the host name and the DNS server"))
+            }
+            None => Err(unconnected("host name not resolved in time", "check the DNS server")),
+        }
+    }
+
+    /// Whether the endpoint no longer has this address, as far as is known. If the last lookup is
+    /// old, this begins another one in the background, for the next call.
+    pub(super) fn has_left(&self, endpoint: &Endpoint, address: &SockAddr) -> bool {
+        let mut known = self.known();
+        if known.again.is_some_and(|again| again <= Instant::now()) && !is_literal(endpoint) {
+            known.again = None;
+            let (route, endpoint) = (self.clone(), endpoint.clone());
+            // Without another thread, the address stays as it is.
+            let _ = thread::start("resolver", move || {
+                route.keep(look_up(&endpoint).unwrap_or_default());
+            });
+        }
+        !known.addresses.contains(address)
+    }
+
+    pub(in crate::store) fn count(&self) -> usize {
+        self.known().addresses.len()
+    }
+
+    /// Makes the next connection try this address first, because it serves, or last.
+    pub(in crate::store) fn serves(&self, address: &SockAddr, serves: bool) {
+        let addresses = &mut self.known().addresses;
+        if let Some(place) = addresses.iter().position(|other| other == address) {
+            let address = addresses.remove(place);
+            addresses.insert(if serves { 0 } else { addresses.len() }, address);
+        }
+    }
+
+    /// Keeps the result of a lookup, unless it has failed. New addresses come second.
+    fn keep(&self, mut found: Vec<SockAddr>) -> Vec<SockAddr> {
+        let mut known = self.known();
+        known.again = Some(Instant::now() + GOOD_FOR);
+        if !found.is_empty() {
+            let place = |it: &SockAddr| known.addresses.iter().position(|known| known == it);
+            found.sort_by_key(|it| place(it).map_or(1, |place| 2 * place));
+            known.addresses = found;
+        }
+        known.addresses.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn look_up(endpoint: &Endpoint) -> io::Result<Vec<SockAddr>> {
+    match endpoint {
+        // The path may be a link that is moved. What it leads to may be too long.
+        Endpoint::Unix(path) => {
+            let socket = path.canonicalize().and_then(SockAddr::unix);
+            Ok(vec![socket.or_else(|_| SockAddr::unix(path))?])
+        }
+        _ => Ok(endpoint.to_string().to_socket_addrs()?.map(SockAddr::from).collect()),
+    }
+}
+
+/// Whether it is an IP address, which needs no lookup.
+fn is_literal(endpoint: &Endpoint) -> bool {
+    endpoint.to_string().parse::<SocketAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_answered_last_comes_first_and_those_that_did_not_serve_come_last() {
+        let at = |port| SockAddr::from(SocketAddr::from(([127, 0, 0, 1], port)));
+        let route = Route::default();
+        route.keep([1, 2, 3, 4].map(at).into());
+        for (port, serves) in [(2, false), (1, false), (4, true), (7, true)] {
+            route.serves(&at(port), serves);
+        }
+        assert_eq!(route.keep([1, 2, 3, 4, 5].map(at).into()), [4, 5, 3, 2, 1].map(at));
+        // A failed lookup changes nothing, and a successful one forgets the others.
+        assert_eq!(route.keep(Vec::new()).len(), 5);
+        assert_eq!(route.keep(vec![at(1)]), [at(1)]);
+    }
+}

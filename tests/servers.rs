@@ -1,0 +1,269 @@
+//! inspect --servers finds what keeps a server from keeping the promises, and leaves nothing behind.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::support::acl::{rule, set_up};
+use crate::support::cluster::Cluster;
+use crate::support::proxy::Proxy;
+use crate::support::sentinels::Service;
+use crate::support::server::options_of_a_replica;
+use crate::support::{Client, Finished, Server, run, until};
+use serde_json::Value;
+
+/// What README.md and docs/servers.md want.
+const AS_WANTED: [&str; 8] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--maxmemory",
+    "100mb",
+    "--maxmemory-policy",
+    "noeviction",
+];
+
+/// The findings, each as the server and the word for it.
+#[track_caller]
+fn findings(output: &Output) -> Vec<(String, String)> {
+    let document = output.json();
+    let findings = document["findings"].as_array().unwrap();
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    findings.iter().map(|finding| (text(finding, "server"), text(finding, "finding"))).collect()
+}
+
+/// Checks which findings there are, in their order.
+#[track_caller]
+fn finds(client: &Client, options: &str, wanted: &[&str]) -> Output {
+    let output = client.run(&format!("inspect --servers --json {options}"));
+    let found = findings(&output);
+    let found: Vec<&str> = found.iter().map(|(_, finding)| finding.as_str()).collect();
+    assert_eq!(found, wanted, "{output:?}");
+    output.exits(i32::from(!wanted.is_empty()))
+}
+
+fn client(server: &Server) -> Client {
+    Client::of(server.url())
+}
+
+/// Waits until a replica confirms what it receives: it may be online before.
+fn replicas_confirm(client: &Client) {
+    until("a replica confirms", || client.run("exec -n --min-replicas 1 warm true").code() == 0);
+}
+
+#[test]
+fn a_server_that_is_set_up_as_the_pages_want_has_no_finding_and_keeps_no_key() {
+    let server = Server::with(&AS_WANTED);
+    finds(&client(&server), "", &[]);
+    let table = server.run("inspect --servers").exits(0).out();
+    assert!(table.starts_with("SERVER") && table.contains("master"), "{table}");
+    assert_eq!(server.run("inspect --servers -q").exits(0).out(), "");
+    assert_eq!(server.cli(&["KEYS", "*"]), "");
+    // Its clients exist no more, and none of them has been counted as turned away.
+    server.run("inspect --all").exits(0).prints("");
+}
+
+#[test]
+fn each_setting_that_can_lose_a_lock_or_refuse_one_is_a_finding_with_its_remedy() {
+    for (setting, value, options, wanted, part) in [
+        ("maxmemory-policy", "allkeys-lru", "", &["evicts"][..], "set maxmemory-policy noeviction"),
+        ("appendonly", "no", "", &["no-append-only-file"], "set appendonly yes"),
+        ("appendfsync", "everysec", "", &["appendfsync"], "set appendfsync always"),
+        ("timeout", "5", "", &["idle-timeout"], "set timeout 0"),
+        ("maxmemory", "1", "", &["refuses", "memory"], "out of memory"),
+        ("min-replicas-to-write", "1", "", &["refuses"], "too few replicas"),
+        ("maxclients", "1", "", &["connections"], "raise maxclients"),
+        ("timeout", "0", "--min-replicas 1", &["refuses", "few-replicas"], "0 of the 2 replicas"),
+    ] {
+        let server = Server::with(&AS_WANTED);
+        server.cli(&["CONFIG", "SET", setting, value]);
+        finds(&client(&server), options, wanted);
+        let printed = server.run(&format!("inspect --servers -q {options}")).exits(1);
+        assert_eq!(printed.out().lines().count(), wanted.len(), "{printed:?}");
+        assert!(printed.out().contains(part), "{printed:?}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_costs_one_timeout_and_69_only_if_none_does() {
+    let frozen = Server::with(&AS_WANTED);
+    let alive = Server::with(&AS_WANTED);
+    frozen.signal("STOP");
+    let both = Client::of(format!("{} {}", alive.url(), frozen.url()));
+    let found = findings(&both.run("inspect --servers --json --io-timeout 1s").exits(1));
+    let first = (frozen.socket().display().to_string(), "unusable".to_owned());
+    assert_eq!(found.first(), Some(&first), "{found:?}");
+    let none = format!("{} unix:///nowhere", frozen.url());
+    let output = Client::of(none).run("inspect --servers --json --io-timeout 1s").exits(69);
+    assert_eq!(findings(&output).len(), 3, "{output:?}");
+    frozen.signal("CONT");
+    Client::of("").run("inspect --servers").exits(78).says("RLOCK_URL");
+}
+
+#[test]
+fn a_replica_is_a_finding_and_one_that_can_be_written_to_is_a_worse_trap() {
+    let master = Server::on_tcp(&AS_WANTED);
+    let replica = Server::with(&AS_WANTED);
+    let [_, host, port] = options_of_a_replica(master.port());
+    replica.cli(&["REPLICAOF", &host, &port]);
+    until("it is connected", || master.cli(&["INFO"]).contains("state=online"));
+    finds(&client(&replica), "", &["replica"]);
+    replica.cli(&["CONFIG", "SET", "replica-read-only", "no"]);
+    finds(&client(&replica), "", &["writable-replica"]);
+    replicas_confirm(&client(&master));
+    finds(&client(&master), "--min-replicas 1", &["few-replicas"]);
+    finds(&client(&master), "", &[]);
+}
+
+#[test]
+fn a_replica_that_is_not_online_is_a_finding() {
+    let options = [&AS_WANTED[..], &["--repl-diskless-sync", "yes"]].concat();
+    let master = Server::on_tcp(&options);
+    master.cli(&["CONFIG", "SET", "repl-diskless-sync-delay", "600"]);
+    let [_, host, port] = options_of_a_replica(master.port());
+    let replica = Server::with(&[]);
+    replica.cli(&["REPLICAOF", &host, &port]);
+    until("it has connected", || master.cli(&["INFO"]).contains("state=wait_bgsave"));
+    finds(&client(&master), "", &["replica-lags"]);
+}
+
+#[test]
+fn members_of_a_quorum_are_compared_with_each_other() {
+    let of_host = |host: &str, ahead| {
+        let server = Server::with_clock(Duration::from_secs(ahead), &["--bind", host]);
+        let url = format!("redis://{host}:{}", server.port());
+        (server, url)
+    };
+    // They need no append-only file.
+    let (one, one_url) = of_host("127.0.0.1", 0);
+    let (two, two_url) = of_host("127.0.0.2", 0);
+    let (three, three_url) = of_host("127.0.0.3", 0);
+    for server in [&one, &two, &three] {
+        server.step_clock(100_000);
+        server.await_uptime(40);
+    }
+    let at = |urls: &[&str]| Client::of(urls.join(" "));
+    finds(&at(&[&one_url, &two_url, &three_url]), "", &[]);
+    let twice = [&*one_url, &two_url, &one.url()];
+    finds(&at(&twice), "", &["same-server"]);
+    let (fresh, fresh_url) = of_host("127.0.0.1", 0);
+    let found = ["cannot-vote", "clocks-apart", "same-host"];
+    finds(&at(&[&one_url, &two_url, &fresh_url]), "--ttl 60s", &found);
+    finds(&at(&[&one_url, &two_url, &fresh.url()]), "--ttl 200s", &["cannot-vote"; 3]);
+}
+
+#[test]
+fn a_slow_connection_is_a_finding() {
+    let server = Server::on_tcp(&AS_WANTED);
+    let far = Proxy::to(server.port(), Duration::from_millis(60));
+    finds(&Client::of(far.url()), "", &[]);
+    finds(&Client::of(far.url()), "--ttl 2s", &["slow"]);
+}
+
+#[test]
+fn sentinels_are_asked_and_so_is_each_master_that_they_name() {
+    let service = Service::start(1, &AS_WANTED, &[]);
+    let client = Client::of(service.url());
+    finds(&client, "", &[]);
+    replicas_confirm(&client);
+    finds(&client, "--min-replicas 1", &["few-replicas"]);
+    // One of them leads clients to another server.
+    let other = Server::on_tcp(&AS_WANTED);
+    service.ask(1, &["SENTINEL", "REMOVE", "svc"]);
+    service.ask(1, &["SENTINEL", "MONITOR", "svc", "127.0.0.1", &other.port().to_string(), "1"]);
+    finds(&client, "", &["sentinels-disagree"]);
+    service.ask(1, &["SENTINEL", "REMOVE", "svc"]);
+    service.ask(0, &["SENTINEL", "RESET", "svc"]);
+    service.signal_sentinel(2, "STOP");
+    let found = findings(&client.run("inspect --servers --json").exits(1));
+    let of = |sentinel| service.address_of_sentinel(sentinel);
+    let unusable = |sentinel| (of(sentinel), "unusable".to_owned());
+    assert!(found.contains(&unusable(1)) && found.contains(&unusable(2)), "{found:?}");
+    assert!(found.contains(&(of(0), "few-sentinels".to_owned())), "{found:?}");
+}
+
+#[test]
+fn each_master_of_a_cluster_is_tried_and_a_node_is_not_taken_for_a_server() {
+    let mut cluster = Cluster::start(3, 0);
+    let client = Client::of(cluster.url_of(0));
+    finds(&client, "", &["no-append-only-file"; 3]);
+    for node in cluster.nodes() {
+        assert_eq!(node.cli(&["KEYS", "*"]), "");
+        assert!(node.calls_of("evalsha") + node.calls_of("eval") > 4, "it was not tried");
+    }
+    // With a hash tag, only one node can have locks.
+    finds(&client, "--prefix {app}:", &["no-append-only-file"; 3]);
+    let one = Client::of(format!("redis://{}", cluster.address(0)));
+    let found = findings(&one.run("inspect --servers --json").exits(1));
+    assert!(found.iter().any(|(_, finding)| finding == "cluster-node"), "{found:?}");
+    cluster.node_mut(2).kill();
+    until("the cluster knows it", || {
+        cluster.node(0).cli(&["CLUSTER", "INFO"]).contains("cluster_slots_fail:5461")
+    });
+    let found = findings(&client.run("inspect --servers --json").exits(1));
+    for wanted in [(cluster.address(2), "unusable"), (cluster.address(0), "cluster-slots")] {
+        assert!(found.contains(&(wanted.0, wanted.1.to_owned())), "{found:?}");
+    }
+}
+
+#[test]
+fn each_missing_permission_is_named() {
+    let server = Server::with(&AS_WANTED);
+    let whole = rule("ci", &["+scan", "+info", "+hscan"]);
+    set_up(&server, &whole);
+    let client = client(&server).with_user("ci");
+    finds(&client, "", &[]);
+    // These serve locks that are crowded or damaged, which a check cannot make; without `+info`, the
+    // server's settings are unknown.
+    let spared =
+        ["+select", "+hscan", "+info", "+unlink", "+hget", "+zremrangebyrank", "+lrem", "+ltrim"];
+    for permission in whole.iter().filter(|it| it.starts_with('+') && !spared.contains(it)) {
+        let rest = whole.iter().filter(|it| it != &permission);
+        let rest: Vec<&str> = rest.copied().collect();
+        server.cli(&["ACL", "DELUSER", "ci"]);
+        set_up(&server, &rest);
+        let output = client.run("inspect --servers -q");
+        let is_named = output.out().contains(&permission[1..]);
+        assert!(is_named && output.code() == 1, "{permission}: {output:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_can_lose_its_files_is_a_finding() {
+    let at = |directory: &Path| Client::of(format!("local:{}", directory.display()));
+    let kept = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    finds(&at(kept.path()), "", &[]);
+    let names = |directory: &Path| std::fs::read_dir(directory).unwrap().count();
+    assert!(names(kept.path()) <= 1, "only the time of the last sweep is left");
+    std::fs::set_permissions(kept.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    finds(&at(kept.path()), "", &["writable-by-others"]);
+    let cleaned = tempfile::tempdir_in("/tmp").unwrap();
+    finds(&at(cleaned.path()), "", &["cleaned"]);
+    let missing = cleaned.path().join("typo");
+    at(&missing).run("inspect --servers -q").exits(69).shows("does not exist");
+    assert!(!missing.exists());
+    let local = Server::local();
+    let script =
+        "mount -t tmpfs none /mnt && RLOCK_URL=local:/mnt exec $rlock inspect --servers -q";
+    run(&mut local.contained("--mount", script)).exits(1).shows("(tmpfs)");
+}
+
+#[test]
+fn plain_text_to_another_host_is_a_finding() {
+    let local = Server::local();
+    let script = format!(
+        "ip link set lo up && ip address add 192.0.2.1/32 dev lo || exit 9
+        redis-server --port 6379 --bind 192.0.2.1 --protected-mode no --save '' \
+            --appendonly yes --appendfsync always --dir {} >/dev/null &
+        until redis-cli -h 192.0.2.1 PING | grep -q PONG; do :; done
+        RLOCK_URL=redis://192.0.2.1 $rlock inspect --servers -q
+        status=$?
+        kill $!
+        exit $status",
+        local.directory().display()
+    );
+    let output = run(&mut local.contained("--net", &script)).exits(1);
+    output.shows("is on another host and reached without TLS; use a rediss:// URL");
+}

@@ -1,0 +1,179 @@
+//! A command that a message suggests does what was meant, and nothing else, when it is typed as it
+//! stands.
+
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::errors::{MISTAKES, shows_no_secret};
+use crate::support::{
+    Finished, READY, Running, Server, acquire, also_on_local, binary, holder, rlock, run,
+};
+
+also_on_local! {
+    the_remedy_of_inspect_ends_only_the_hold_whose_process_is_dead,
+    a_holder_that_came_meanwhile_is_not_touched,
+    what_a_forced_release_suggests_is_about_the_same_lock,
+}
+
+/// The command in a message. It ends with the line.
+#[track_caller]
+fn suggested(told: &str) -> &str {
+    let begins = |begin: &str| told.find(begin);
+    let start =
+        begins("RLOCK_URL=URL rlock ").or(begins("rlock release ")).or(begins("rlock inspect "));
+    let start = start.unwrap_or_else(|| panic!("no command in {told}"));
+    told[start..].lines().next().unwrap()
+}
+
+/// Types a command in a shell that uses this server.
+#[track_caller]
+fn types(server: &Server, command: &str) -> Output {
+    let program = server.directory().join("rlock");
+    if !program.exists() {
+        symlink(binary(), &program).unwrap();
+    }
+    let mut shell: Command = server.program("sh -c", command);
+    let path = std::env::var("PATH").unwrap();
+    run(shell.env("PATH", format!("{}:{path}", server.directory().display())))
+}
+
+/// An rlock on a server that only its options name, where the environment names another one.
+fn elsewhere(here: &Server, other: &Server, prefix: &str, words: &[&str]) -> Command {
+    let mut command = rlock(words[..1].iter().chain(&["--url", &here.url(), "--prefix", prefix]));
+    command.args(&words[1..]).env("RLOCK_URL", other.url()).env("RLOCK_PREFIX", "other:");
+    command
+}
+
+/// The processes that hold a lock.
+fn holders(mut inspect: Command) -> Vec<u64> {
+    let lock = run(&mut inspect).json()["locks"][0].clone();
+    let pid = |holder: &Value| holder["pid"].as_u64().unwrap();
+    lock["holders"].as_array().unwrap().iter().map(pid).collect()
+}
+
+#[test]
+fn the_remedy_of_inspect_ends_only_the_hold_whose_process_is_dead() {
+    let (here, other) = (Server::start(), Server::start());
+    for (prefix, name) in [("rlock:", "deploy;id>x"), ("a;b:", "it's"), ("", "-n")] {
+        let start = |server: &Server| {
+            let words = ["exec", "--slots", "2", "--ttl", "60s", "--", name, "sh", "-c"];
+            let mut exec = elsewhere(server, &other, prefix, &words);
+            Running::start(exec.arg(READY)).prints_first("READY")
+        };
+        let (mut dead, alive, others) = (start(&here), start(&here), start(&other));
+        dead.process.kill();
+        let inspect =
+            |server| elsewhere(server, &other, prefix, &["inspect", "--json", "--", name]);
+        let mut page = elsewhere(&here, &other, prefix, &["inspect", "--", name]);
+        let page = run(&mut page).exits(0).out();
+        types(&other, suggested(&page)).exits(0).shows("revoked").shows(&dead.pid().to_string());
+        assert_eq!(holders(inspect(&here)), [u64::from(alive.pid())], "{page}");
+        assert_eq!(holders(inspect(&other)), [u64::from(others.pid())], "{page}");
+        types(&other, suggested(&page)).exits(77);
+        alive.finish().exits(0);
+        others.finish().exits(0);
+    }
+    assert!(!here.directory().join("x").exists());
+}
+
+#[test]
+fn a_holder_that_came_meanwhile_is_not_touched() {
+    let server = Server::start();
+    holder(&server, &["--ttl", "60s"], "L").process.kill();
+    let page = server.run("inspect L").exits(0).out();
+    types(&server, suggested(&page)).exits(0);
+    let next = holder(&server, &[], "L");
+    // The remedy of the refusal shows who holds the lock now.
+    let refused = types(&server, suggested(&page)).exits(77).err();
+    types(&server, suggested(&refused)).exits(0).shows(&format!("pid {} (sh)", next.pid()));
+    next.finish().exits(0);
+}
+
+#[test]
+fn a_command_on_a_url_with_a_password_shows_none_and_touches_no_server() {
+    let (here, other) = (Server::on_tcp(&["--requirepass", "s3cret"]), Server::start());
+    let url = here.tcp_url().replace("//", "//:s3cret@");
+    let [dead, _] = [&url, &other.url()].map(|url| {
+        let mut holder = rlock(["exec", "--ttl", "60s", "L", "sh", "-c", READY]);
+        let mut holder = Running::start(holder.env("RLOCK_URL", url)).prints_first("READY");
+        holder.process.kill();
+        holder.pid()
+    });
+    let inspect = || run(rlock(["inspect", "--url", &url, "L"]).env("RLOCK_URL", other.url()));
+    let page = inspect().exits(0);
+    shows_no_secret(&page);
+    let command = page.out();
+    let command = suggested(&command);
+    let refused = types(&other, command).exits(78);
+    shows_no_secret(&refused);
+    inspect().exits(0);
+    types(&other, &command.replace("=URL", &format!("={url}"))).exits(0).shows(&dead.to_string());
+    inspect().exits(1);
+    other.run("inspect L").exits(0);
+}
+
+#[test]
+fn what_a_forced_release_suggests_is_about_the_same_lock() {
+    let (here, other) = (Server::start(), Server::start());
+    let on = |server: &Server, words: &[&str]| elsewhere(server, &other, "p:", words);
+    let kept = ["acquire", "--shared", "--ttl", "1h", "L"];
+    for server in [&here, &here, &other] {
+        run(&mut on(server, &kept)).exits(0);
+    }
+    let holds = |server| holders(on(server, &["inspect", "--json", "L"])).len();
+    let mut force = Running::start(&mut on(&here, &["release", "--force", "L"]));
+    for left in [1, 0] {
+        // It names one holder, and the next force the other one.
+        let told = force.told("if it and all that it started are dead, run ");
+        types(&other, suggested(&told)).exits(0);
+        assert_eq!((holds(&here), holds(&other)), (left, 1), "{told}");
+        if left > 0 {
+            force.signal("TERM");
+            force.end();
+            force = Running::start(&mut on(&here, &["release", "--force", "L"]));
+        }
+    }
+    force.end().exits(0).says("no longer holds the lock");
+    let unknown = run(&mut on(&here, &["release", "--force", "--id", "ffffffff", "L"])).exits(77);
+    types(&other, suggested(&unknown.err())).exits(1).shows("L: free\n  history  ");
+}
+
+#[test]
+fn what_is_said_about_another_tools_lock_deletes_its_key() {
+    let (here, other) = (Server::start(), Server::start());
+    for server in [&here, &other] {
+        server.cli(&["SET", "p:L", "theirs"]);
+    }
+    let on = |words: &[&str]| elsewhere(&here, &other, "p:", words);
+    for told in [
+        run(&mut on(&["inspect", "L"])).exits(0).out(),
+        run(&mut on(&["release", "--force", "L"])).exits(75).err(),
+    ] {
+        here.cli(&["SET", "p:L", "theirs"]);
+        types(&other, suggested(&told)).exits(0);
+        assert_eq!(
+            (here.cli(&["EXISTS", "p:L"]), other.cli(&["EXISTS", "p:L"])),
+            ("0".into(), "1".into())
+        );
+    }
+}
+
+#[test]
+fn what_is_said_about_a_command_line_touches_no_lock() {
+    let server = Server::start();
+    acquire(&server, &[], "L");
+    let (before, keys) = (server.stored("L"), server.cli(&["DBSIZE"]));
+    let mut typed = 0;
+    for (_, answer) in MISTAKES {
+        // The others have a placeholder.
+        if let Some((_, command)) = answer.split_once("run rlock ") {
+            types(&server, &format!("rlock {command}")).exits(0).shows("Usage: ");
+            typed += 1;
+        }
+    }
+    assert!(typed > 0);
+    assert_eq!(server.stored("L"), before);
+    assert_eq!(server.cli(&["DBSIZE"]), keys);
+}
