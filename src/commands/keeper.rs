@@ -127,15 +127,15 @@ pub(super) fn start(
     if written == READY {
         return Ok(keeper);
     }
-    let _ = keeper.kill();
-    if let Some(signal) = signals.first() {
-        return Err(Error::Stopped(signal));
-    }
     if let Ok(Woken::Interrupted) = woken {
+        let _ = keeper.kill();
+        if let Some(signal) = signals.first() {
+            return Err(Error::Stopped(signal));
+        }
         let told = "no answer; check the server".to_owned();
         return Err(Error::Keeper { status: Some(exit::UNREACHABLE.into()), told });
     }
-    // It has ended, and its stderr says why.
+    // It is about to end, with --json after a document for its own stdout; its stderr says why.
     let mut told = String::new();
     if let Some(mut errors) = keeper.stderr.take() {
         let _ = errors.read_to_string(&mut told);
