@@ -11,6 +11,7 @@ use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
 use crate::support::server::options_of_a_replica;
 use crate::support::{Client, Finished, Server, run, until};
+use crate::tls::{Authority, trusting};
 use serde_json::Value;
 
 /// What README.md and docs/servers.md want.
@@ -84,6 +85,17 @@ fn each_setting_that_can_lose_a_lock_or_refuse_one_is_a_finding_with_its_remedy(
         assert_eq!(printed.out().lines().count(), wanted.len(), "{printed:?}");
         assert!(printed.out().contains(part), "{printed:?}");
     }
+}
+
+#[test]
+fn a_server_that_cannot_save_to_its_disk_is_a_finding() {
+    let server = Server::with(&["--save", "3600 1", "--enable-protected-configs", "yes"]);
+    let gone = tempfile::tempdir().unwrap();
+    server.cli(&["CONFIG", "SET", "dir", gone.path().to_str().unwrap()]);
+    drop(gone);
+    server.cli(&["BGSAVE"]);
+    until("it has failed", || server.cli(&["INFO"]).contains("rdb_last_bgsave_status:err"));
+    finds(&client(&server), "", &["refuses", "no-append-only-file"]);
 }
 
 #[test]
@@ -248,6 +260,21 @@ fn a_directory_that_can_lose_its_files_is_a_finding() {
     let script =
         "mount -t tmpfs none /mnt && RLOCK_URL=local:/mnt exec $rlock inspect --servers -q";
     run(&mut local.contained("--mount", script)).exits(1).shows("(tmpfs)");
+}
+
+#[test]
+fn a_certificate_that_expires_soon_is_a_finding() {
+    let authority = Authority::new();
+    authority.signs("soon", "DNS:localhost", "-days 2");
+    authority.signs("later", "DNS:localhost", "-days 20");
+    for (name, wanted) in [("soon", &["certificate"][..]), ("later", &[])] {
+        let (server, url) = authority.serves(name, "no");
+        for option in ["appendonly yes", "appendfsync always"] {
+            let words: Vec<&str> = option.split(' ').collect();
+            server.cli(&["CONFIG", "SET", words[0], words[1]]);
+        }
+        finds(&trusting(&authority, &url), "", wanted);
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let authority = Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap());
         authority.openssl(&format!(
-            "req -x509 {NEW_KEY} -keyout ca.key -out ca.crt -days 2 -subj /CN=ca"
+            "req -x509 {NEW_KEY} -keyout ca.key -out ca.crt -days 30 -subj /CN=ca"
         ));
         authority
     }
@@ -50,7 +50,7 @@ impl Authority {
     }
 
     /// A server with that certificate. Returns its TLS port too.
-    fn serves(&self, name: &str, clients: &str) -> (Server, String) {
+    pub(crate) fn serves(&self, name: &str, clients: &str) -> (Server, String) {
         let port = free_port().to_string();
         let [certificate, key, ca] =
             [&format!("{name}.crt"), &format!("{name}.key"), "ca.crt"].map(|file| self.path(file));

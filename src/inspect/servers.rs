@@ -1,11 +1,13 @@
 //! Servers and what is wrong with them, as a table with findings or as JSON.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::style::Style;
 use crate::rules::servers::{Finding, Role, Server, Survey};
-use crate::rules::{millis, show};
+use crate::rules::show;
 use crate::text::{columns, push_padded};
 
 /// A heading, and what it shows of a server.
@@ -17,7 +19,7 @@ const COLUMNS: [Column; 7] = [
     ("ROLE", |it| role(it).map(String::from)),
     ("VERSION", Server::version),
     ("UP", |it| it.uptime().map(show)),
-    ("ROUND TRIP", |it| it.round_trip().map(show)),
+    ("ROUND TRIP", |it| it.round_trip().map(|took| format!("{:.1}ms", in_millis(took)))),
     ("APPEND ONLY", |it| keeps_data(it).map(|keeps| if keeps { "yes" } else { "no" }.into())),
     ("REPLICAS", |it| it.replicas().map(|count| count.to_string())),
 ];
@@ -26,8 +28,11 @@ const COLUMNS: [Column; 7] = [
 pub fn table(survey: &Survey, style: Style) -> String {
     let mut lines = vec![String::new(); survey.servers.len() + 1];
     for (heading, cell) in COLUMNS {
-        let unknown = || "unknown".to_owned();
-        let cells = survey.servers.iter().map(|server| cell(server).unwrap_or_else(unknown));
+        let cells = survey.servers.iter().map(|server| match (cell(server), server.role) {
+            (Some(cell), _) => cell,
+            (None, Role::Sentinel | Role::Directory) => "-".to_owned(),
+            (None, Role::Server | Role::Node) => "unknown".to_owned(),
+        });
         let cells: Vec<String> = [heading.to_owned()].into_iter().chain(cells).collect();
         let width = cells.iter().map(|cell| columns(cell)).max().unwrap_or_default();
         lines.iter_mut().zip(cells).for_each(|(line, cell)| push_padded(line, &cell, width + 2));
@@ -39,7 +44,11 @@ pub fn table(survey: &Survey, style: Style) -> String {
 pub fn list(findings: &[Finding], style: Style) -> String {
     let line = |Finding { server, message, assumption, .. }: &Finding| {
         let breaks = assumption.map_or(String::new(), |it| format!(" (assumption {it})"));
-        style.line(&format!("{server}: {message}{breaks}"), true)
+        let place = match message.problem().contains(server) {
+            true => String::new(),
+            false => format!("{server}: "),
+        };
+        style.line(&format!("{place}{message}{breaks}"), true)
     };
     findings.iter().map(line).collect()
 }
@@ -60,7 +69,7 @@ pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
             "answers": it.failure.is_none(),
             "version": it.version(),
             "uptime_s": it.uptime().map(|uptime| uptime.as_secs()),
-            "round_trip_ms": it.round_trip().map(millis),
+            "round_trip_ms": it.round_trip().map(in_millis),
             "append_only": keeps_data(it),
             "replicas": it.replicas(),
         })
@@ -74,6 +83,11 @@ pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
     };
     let servers = survey.servers.iter().map(server).collect();
     Document { format: 1, servers, findings: findings.iter().map(finding).collect() }
+}
+
+/// Exact to the microsecond.
+fn in_millis(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
 }
 
 fn role(server: &Server) -> Option<&'static str> {

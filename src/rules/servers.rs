@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub use findings::{Finding, evicts_locks, findings};
+pub use findings::{CERTIFICATE_ENDS_SOON, Finding, evicts_locks, findings};
 
 use super::{Ttl, UserMessage};
 

@@ -12,7 +12,7 @@ use super::server::cluster::masters_in;
 use super::server::scripts::keys;
 use super::server::{Node, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Limit};
-use crate::rules::servers::{Role, Server, Survey};
+use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
     Answer, Failure, Instant, Key, Name, Outcome, Pattern, Prefix, Renewal, Request, ServerTime,
@@ -101,10 +101,6 @@ fn of_server(
     terms: &Terms,
 ) -> Result<Server, String> {
     let mut server = Server::new(&address, role);
-    let limit = Limit::new(terms.io_timeout, None);
-    let found = address.route.addresses(&address.endpoint, limit).unwrap_or_default();
-    server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
-    server.is_plain = address.tls.is_none();
     let database = address.database;
     let mut store =
         RedisStore::new(Node::new(address, terms.io_timeout, None), database, terms.min_replicas);
@@ -128,7 +124,20 @@ fn of_server(
     if server.failure.is_none() {
         server.facts = facts::all(&mut store.topology);
     }
+    add_route(&mut server, &store.topology.address, terms.io_timeout);
     Ok(server)
+}
+
+/// Adds what the connection to a server that answers shows.
+fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
+    if server.failure.is_some() {
+        return;
+    }
+    let limit = || Limit::new(timeout, None);
+    let found = address.route.addresses(&address.endpoint, limit()).unwrap_or_default();
+    server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
+    server.is_plain = address.tls.is_none();
+    server.certificate_ends = wire::certificate_expiry(address, limit(), CERTIFICATE_ENDS_SOON);
 }
 
 /// Asks sentinels or nodes of a cluster for the masters, and then looks at these.
@@ -141,8 +150,10 @@ fn of_masters(
     let timeout = terms.io_timeout;
     let asked = at_once(seeds.to_vec(), move |address| {
         let mut server = Server::new(&address, role);
-        let masters = ask(&mut Node::new(address, timeout, None), &mut server);
+        let mut node = Node::new(address, timeout, None);
+        let masters = ask(&mut node, &mut server);
         server.failure = masters.as_ref().err().map(Failure::message);
+        add_route(&mut server, &node.address, timeout);
         Ok((server, masters.unwrap_or_default()))
     })?;
     let (mut servers, known): (Vec<_>, Vec<_>) = asked.into_iter().unzip();

@@ -19,6 +19,7 @@ pub use redis::{Cmd, ServerError, Value, cmd};
 pub(super) use address::mistakes;
 pub use address::{Address, Credentials, Reread};
 pub(super) use connection::Connection;
+pub(super) use dial::certificate_expiry;
 pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
 pub(super) use resp::OVERHEAD;

@@ -69,7 +69,7 @@ const CONNECTIONS: [&str; 3] = ["connected_clients", "maxclients", "connections"
 const NEAR: u64 = 85;
 
 /// How long before its end a certificate must be renewed.
-const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+pub const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// A replica that has not answered for this long, in seconds, lags.
 const LAG: u64 = 10;
@@ -114,7 +114,10 @@ fn failed_steps(_: &Survey, server: &Server) -> Vec<UserMessage> {
         }
     }
     let message = |(steps, why): (Vec<&str>, &UserMessage)| {
-        why.clone().reworded(|why| format!("cannot {}: {why}", steps.join(", ")))
+        why.clone().reworded(|why| match steps.len() == server.steps.len() {
+            true => why.to_owned(),
+            false => format!("cannot {}: {why}", steps.join(", ")),
+        })
     };
     problems.into_iter().map(message).collect()
 }
@@ -170,10 +173,12 @@ fn same_server(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     told(same.map(|other| format!("is the same server as {}", other.name)))
 }
 
-/// A server without an address has a Unix socket, on this host.
+/// A server that answers and has no address has a Unix socket, on this host.
 fn same_host(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let is_shared = |other: &&Server| {
-        other.addresses.iter().any(|address| server.addresses.contains(address))
+        server.failure.is_none()
+            && other.failure.is_none()
+            && other.addresses.iter().any(|address| server.addresses.contains(address))
             || other.addresses.is_empty() && server.addresses.is_empty()
     };
     let other = earlier(survey, server).find(is_shared);
@@ -260,7 +265,7 @@ fn closes_idle_connections(survey: &Survey, server: &Server) -> Vec<UserMessage>
 }
 
 fn ending_certificate(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let ends = server.certificate_ends.filter(|ends| *ends < CERTIFICATE_ENDS_SOON);
+    let ends = server.certificate_ends;
     told(ends.map(|ends| format!("has a certificate that expires in {}", show(ends))))
 }
 
@@ -277,6 +282,22 @@ fn place(server: &Server, fact: &str, problem: &str) -> Vec<UserMessage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Ttl;
+
+    #[test]
+    fn a_server_too_old_and_a_network_file_system_are_findings() {
+        for (fact, value, wanted) in [
+            ("redis_version", "6.0.16", Some("version")),
+            ("redis_version", "6.2.0", None),
+            ("network", "NFS", Some("network-file-system")),
+        ] {
+            let mut server = Server::new("s", Role::Server);
+            server.facts.extend([(fact.to_owned(), value.to_owned())]);
+            let ttl = Ttl::from_millis(30_000);
+            let survey = Survey { servers: vec![server], is_quorum: false, ttl, min_replicas: 0 };
+            assert_eq!(findings(&survey).first().map(|it| it.id), wanted, "{fact}");
+        }
+    }
 
     #[test]
     fn the_page_of_promises_names_the_findings_that_break_each_assumption() {

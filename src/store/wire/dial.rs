@@ -38,6 +38,17 @@ pub(super) fn dial(peer: &Address, limit: Limit<'_>) -> Result<Stream, Failure> 
     dialed.map_err(|failure| failure.reworded(|why| format!("cannot connect to {peer}: {why}")))
 }
 
+/// How long the certificate of the server remains valid, if less than this.
+pub(in crate::store) fn certificate_expiry(
+    peer: &Address,
+    limit: Limit<'_>,
+    within: Duration,
+) -> Option<Duration> {
+    let files = peer.tls.as_ref()?;
+    let (_, host) = greeting(peer).ok()??;
+    files.expiry(dial(peer, limit).ok()?.certificates(), &host, within)
+}
+
 /// Nothing has been sent.
 pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
     Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
+use rustls::pki_types::CertificateDer;
 use rustls::{AlertDescription, ClientConnection, Error, PeerIncompatible};
 use socket2::{SockAddr, Socket};
 
@@ -51,6 +52,11 @@ impl Stream {
             receive(tls, &mut self.socket)?;
         }
         Ok(())
+    }
+
+    /// What the server has presented with TLS, its own certificate first.
+    pub(super) fn certificates(&self) -> &[CertificateDer<'static>] {
+        self.tls.as_ref().and_then(|tls| tls.peer_certificates()).unwrap_or_default()
     }
 
     /// What to wait for when an operation that needs `want` on a plain socket would block. TLS may

@@ -4,12 +4,14 @@ use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 use super::address::Reread;
 use crate::rules::UserMessage;
@@ -53,6 +55,29 @@ impl TlsFiles {
         };
         *prepared = self.reread.is_none().then(|| Arc::clone(&tls));
         Ok(tls)
+    }
+
+    /// How long a server's certificate and those behind it remain valid, if less than this.
+    pub(super) fn expiry(
+        &self,
+        chain: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        within: Duration,
+    ) -> Option<Duration> {
+        let files = self.reread.as_ref().map_or_else(|| Ok(PemFiles::default()), |reread| reread());
+        let roots = Arc::new(roots(files.ok()?[0].as_ref()).ok()?);
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().ok()?;
+        let now = Duration::from_secs(UnixTime::now().as_secs());
+        let then = UnixTime::since_unix_epoch(now + within);
+        let (certificate, others) = chain.split_first()?;
+        match verifier.verify_server_cert(certificate, others, host, &[], then) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+                not_after,
+                ..
+            })) => Some(Duration::from_secs(not_after.as_secs()).saturating_sub(now)),
+            _ => None,
+        }
     }
 
     /// Fails if the user names files for a URL that does not use TLS.
