@@ -10,6 +10,12 @@ local MAX_REMINDED = 3
 -- The text, cut to the length that a reply may show.
 local function cut(text) return string.sub(text, 1, MAX_DETAIL) end
 
+-- Whether a text looks like a token of any version of rlock: a UUID of version 8.
+local function is_of_rlock(text)
+  return #text == 36 and string.sub(text, 15, 15) == '8'
+    and string.gsub(text, '[0-9a-f]', 'x') == 'xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx'
+end
+
 -- A waiter, and whether it is presumed alive:
 --   { id, mode, about, since, next }
 -- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one.
@@ -48,10 +54,11 @@ end
 -- The lock with up to `holders_at_most` holders, from the one at `holders_from` (nil: those whose
 -- leases last longest). Only inspect fills in the waiters and the history:
 --   { now, state, mode, left, fence, generation, holder_count, holders, waiter_count, waiters,
---     history, skipped }
+--     history, skipped, is_of_rlock }
 -- `state` is 'free', 'held', 'cooling', 'revoked' or 'foreign'. `left` is ms until it is free (-1:
 -- never, -2: it is). `fence` is the last one. `mode`, `fence`, `generation` and `skipped`,
 -- which is as record_skip() writes it, can be ''. Holders are as shown_hold() shows them.
+-- `is_of_rlock` is '1' if the guard of a foreign lock has the form of a token, else ''.
 local function view(holders_from, holders_at_most, listed_waiters, entries)
   local holders, scored = {}, {}
   local state, number, left = lock.foreign and 'foreign' or 'free', 0, nil
@@ -71,7 +78,8 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
   end
   return { int(now), state, cut(lock.live and lock.mode or ''), left or guard_left(),
     cut(lock.fence or ''), lock.generation or '', number, holders,
-    redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {}, cut(lock.skipped or '') }
+    redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {}, cut(lock.skipped or ''),
+    lock.foreign and is_of_rlock(guard) and '1' or '' }
 end
 
 -- For a reply to a request that waits or is refused.

@@ -31,8 +31,8 @@ pub use lock::ending::{Ending, Operator, Reason, variant};
 pub use lock::pattern::{Pattern, Subject};
 pub use lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
 pub use lock::{
-    ClientInfo, EnclosingHolds, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name, Outcome,
-    Owner, Prefix, ProcessId, Skipped, Slot, Token,
+    ClientInfo, EnclosingHolds, FORMAT, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name,
+    Outcome, Owner, Prefix, ProcessId, Skipped, Slot, Token,
 };
 pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};

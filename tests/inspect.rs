@@ -229,7 +229,7 @@ fn a_skipped_run_costs_one_request_and_leaves_nothing_that_does_not_expire() {
     server.cli(&["CONFIG", "RESETSTAT"]);
     assert_eq!(busy(), 75);
     assert_eq!(server.calls_of("evalsha"), 1);
-    let left: u64 = server.cli(&["PTTL", "{rlock:L}?state"]).parse().unwrap();
+    let left: u64 = server.cli(&["PTTL", "{rlock:L}?1state"]).parse().unwrap();
     assert!(left > 80_000_000, "{left}");
     assert_eq!(server.inspect("L")["skipped"]["count"], 2);
     // Without memory to record it, the client still learns that the lock is busy.
@@ -540,7 +540,7 @@ fn text_from_other_clients_cannot_control_a_terminal() {
         redis.call('ZADD', KEYS[2], ARGV[1] + 60000, token)
         redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'exclusive', 'fence', 1, 'generation', 'l')";
     let forge = format!("{}{forge}", support::DETAILS);
-    let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state"];
+    let keys = ["rlock:L", "{rlock:L}?1holds", "{rlock:L}?1state"];
     let now = server.cli(&["TIME"]).lines().next().unwrap().to_owned() + "000";
     server.cli(&[&["EVAL", &forge, "3"], &keys[..], &[&now]].concat());
     let is_unsafe = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';

@@ -87,6 +87,42 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
     }
 }
 
+/// Turns the record of L into one of another format, and one of that format into rlock's own.
+fn exchange_formats(server: &Server) {
+    let exchange = "
+        for _, pair in ipairs { '24', '12', '41' } do
+            local before, after = pair:match('(.)(.)')
+            for _, key in ipairs(redis.call('KEYS', '{rlock:L}[?]' .. before .. '*')) do
+                redis.call('RENAME', key, (key:gsub('?.', '?' .. after)))
+            end
+        end";
+    server.cli(&["EVAL", exchange, "0"]);
+}
+
+#[test]
+fn two_formats_of_rlock_exclude_each_other_in_all_modes() {
+    const MODES: [&str; 3] = ["--exclusive", "--shared", "--slots=3"];
+    for held in MODES {
+        let server = Server::start();
+        let token = acquire(&server, &[held], "L");
+        exchange_formats(&server);
+        for asked in MODES {
+            let other = "held by another version of rlock, whose key expires in";
+            server.run(&format!("exec -n {asked} L true")).exits(75).says(other);
+        }
+        assert_eq!(server.inspect("L")["state"], "foreign");
+        server.run("release --force L").exits(75).says("another version of rlock");
+        let waits = waiter(&server, &[held], "L", "in");
+        waits.signal("STOP");
+        exchange_formats(&server);
+        server.run(&format!("renew L {token}")).exits(0);
+        server.run(&format!("release L {token}")).exits(0);
+        exchange_formats(&server);
+        waits.signal("CONT");
+        waits.finish().exits(0).prints("ENTERED in");
+    }
+}
+
 #[test]
 fn a_library_cannot_take_a_lock_until_rlock_releases_it() {
     for library in &LIBRARIES {
@@ -114,7 +150,7 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
         assert_eq!(ask(&mut peer, TRY), "True");
         let value = server.cli(&["GET", &key]);
         let force = format!("release --force --prefix {prefix} L");
-        server.run(&force).exits(75).says("if that tool is dead, run rlock release --force --now");
+        server.run(&force).exits(75).says("if the holder is dead, run rlock release --force --now");
         assert_eq!(server.cli(&["GET", &key]), value);
         server.run(&format!("{force} --now")).exits(0).says("deleted the key of another tool");
         assert_eq!(server.cli(&["EXISTS", &key]), "0");

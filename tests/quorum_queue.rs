@@ -7,12 +7,12 @@ use crate::support::quorum::{at, far, servers};
 use crate::support::{Finished, LongerWait, READY, Running, Server, run, until};
 
 fn queued(server: &Server) -> String {
-    server.cli(&["ZCARD", "{rlock:L}?queue"])
+    server.cli(&["ZCARD", "{rlock:L}?1queue"])
 }
 
 /// Nothing of the lock is left on a server but marks.
 fn is_clean(server: &Server) -> bool {
-    !server.has("L") && queued(server) == "0" && server.cli(&["ZCARD", "{rlock:L}?holds"]) == "0"
+    !server.has("L") && queued(server) == "0" && server.cli(&["ZCARD", "{rlock:L}?1holds"]) == "0"
 }
 
 #[test]
@@ -28,9 +28,10 @@ fn waiters_acquire_the_lock_in_order_of_arrival_but_for_next_and_supersede() {
         let mut waiters = vec![queue("L", "1")];
         // As if the clocks differed by up to two hours.
         for (server, hours) in servers.iter().zip(0..) {
-            let ticket = server.cli(&["HGET", "{rlock:L}?state", "ticket"]).parse::<u64>().unwrap();
+            let ticket =
+                server.cli(&["HGET", "{rlock:L}?1state", "ticket"]).parse::<u64>().unwrap();
             let ahead = (ticket + hours * 3_600_000_000).to_string();
-            server.cli(&["HSET", "{rlock:L}?state", "ticket", &ahead]);
+            server.cli(&["HSET", "{rlock:L}?1state", "ticket", &ahead]);
         }
         waiters.extend(["2", "3"].map(|word| queue("L", word)));
         let older = queue("--supersede L", "older");

@@ -153,7 +153,7 @@ fn a_holder_keeps_its_lock_when_the_master_freezes_and_nobody_uses_the_old_one_l
     service.server(old).signal("STOP");
     service.await_failover(old);
     let new = service.server(service.master_port());
-    let fence = || new.cli(&["HGET", "{rlock:L}?state", "fence"]);
+    let fence = || new.cli(&["HGET", "{rlock:L}?1state", "fence"]);
     let first = fence();
     // The first line may be older than the failover.
     for _ in 0..2 {

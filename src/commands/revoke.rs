@@ -39,12 +39,15 @@ pub(super) fn run(
     let before = RETRY.run(store, report, |store| store.revoke(key, revocation, &by))?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::Graceful) => {
-            let fault = UserMessage::new("held by another tool, which rlock cannot stop");
+            let who = before.foreigner();
+            let fault = UserMessage::new(format!("held by {who}, which this rlock cannot stop"));
             let delete = typed(options, "release --force --now");
-            let remedy = format!("if that tool is dead, run {delete}");
+            let remedy = format!("if the holder is dead, run {delete}");
             return Err(Error::ForeignLock(fault.with_remedy(remedy)));
         }
-        (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
+        (State::Foreign, Revocation::Now) => {
+            report.note(format_args!("deleted the key of {}", before.foreigner()));
+        }
         _ if before.is_unknown() => {
             let unknown = names::unknown(store, prefix, &options.hold.name);
             report.note(format_args!("no hold to revoke: {unknown}"));

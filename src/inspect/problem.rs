@@ -59,7 +59,8 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
         problems.push(Problem {
             short: "no expiry".into(),
             long: format!(
-                "held by another tool without an expiry; if that tool is dead, run {}",
+                "held by {} without an expiry; if the holder is dead, run {}",
+                view.foreigner(),
                 here.release(name, None)
             ),
         });

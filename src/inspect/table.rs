@@ -89,7 +89,7 @@ fn row(lock: &Inspected) -> Row {
 /// 4242 (make)`, `released by ana@ci-3 pid 4242 (make)`.
 fn holder(view: &View) -> String {
     let Some(holder) = view.foremost() else {
-        return if view.state == State::Free { "free" } else { "another tool" }.into();
+        return if view.state == State::Free { "free" } else { view.foreigner() }.into();
     };
     let count = match (view.mode, view.holder_count) {
         (Some(Mode::Slots(slots)), count) => format!("{count} of {slots} slots: "),

@@ -165,15 +165,29 @@ impl Key {
         Self(format!("{}*", prefix.as_str()))
     }
 
-    /// A key beside the guard, in the same slot. It cannot collide with a key of another lock,
-    /// because names and prefixes cannot contain a question mark.
+    /// A key beside the guard. It begins with the number of the format, so a version of rlock with
+    /// another format takes this lock for that of another tool.
     pub fn side(&self, what: &str) -> String {
+        self.beside(&format!("{FORMAT}{what}"))
+    }
+
+    /// The pattern of all keys beside the guard, whatever their format.
+    pub fn sides(&self) -> String {
+        self.beside("*")
+    }
+
+    /// In the slot of the guard. It cannot collide with a key of another lock, because names and
+    /// prefixes cannot contain a question mark.
+    fn beside(&self, what: &str) -> String {
         match tag(&self.0) {
             Some(_) => [self.as_str(), "?", what].concat(),
             None => ["{", self.as_str(), "}?", what].concat(),
         }
     }
 }
+
+/// The number of the format in which servers and files keep the record of a lock.
+pub const FORMAT: u8 = 1;
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.

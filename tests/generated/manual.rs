@@ -325,7 +325,7 @@ pub(crate) const DIAGNOSTICS: &[&str] = &[
     "last fencing token is DURATION ahead of the server's clock: the clock of the server is wrong now, or it \
      was wrong when the token was issued. Correct the clock. If it is right, and no process holds or \
      waits for the lock, delete its keys on each server: PREFIX and NAME, and the same in braces \
-     followed by ?state, ?holds and ?queue. Fencing tokens then restart from the server's clock, so \
+     followed by ?1state, ?1holds and ?1queue. Fencing tokens then restart from the server's clock, so \
      also reset the one that your resource remembers.",
 ];
 

@@ -152,9 +152,9 @@ impl Server {
         }
         let questions = [
             format!("GET rlock:{name}"),
-            format!("ZRANGE {{rlock:{name}}}?holds 0 -1 WITHSCORES"),
-            format!("HGETALL {{rlock:{name}}}?state"),
-            format!("ZRANGE {{rlock:{name}}}?queue 0 -1 WITHSCORES"),
+            format!("ZRANGE {{rlock:{name}}}?1holds 0 -1 WITHSCORES"),
+            format!("HGETALL {{rlock:{name}}}?1state"),
+            format!("ZRANGE {{rlock:{name}}}?1queue 0 -1 WITHSCORES"),
         ];
         // The fields of a hash come in any order, and `cli` trims the blank lines of the last one.
         let sorted = |reply: String| {
@@ -169,7 +169,7 @@ impl Server {
     /// The token of the first waiter, which rlock itself shows to nobody.
     pub fn waiters_token(&self, name: &str) -> String {
         if !self.is_local() {
-            return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
+            return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?1queue"), "0", "0"]);
         }
         self.state_of(name)["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
@@ -177,7 +177,7 @@ impl Server {
     /// The list on which a waiter with this token blocks.
     pub fn mailbox(&self, name: &str, token: &str) -> String {
         let hash = self.cli(&["EVAL", "return redis.sha1hex(ARGV[1])", "0", token]);
-        format!("{{rlock:{name}}}?mail:{hash}")
+        format!("{{rlock:{name}}}?1mail:{hash}")
     }
 
     /// Makes a lock unreadable.
@@ -185,7 +185,7 @@ impl Server {
         if self.is_local() {
             std::fs::write(self.file_of(name), "x").unwrap();
         } else {
-            let state = format!("{{rlock:{name}}}?state");
+            let state = format!("{{rlock:{name}}}?1state");
             self.cli(&["DEL", &state]);
             self.cli(&["SET", &state, "x"]);
         }

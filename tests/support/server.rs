@@ -167,7 +167,7 @@ impl Server {
     /// How many waiters of a lock were woken since the last reset of the statistics, before which the
     /// lock was never used. Records in the history use the same command, so they are subtracted.
     pub fn messages_about(&self, name: &str) -> u64 {
-        let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}?history")]);
+        let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}?1history")]);
         assert!(records < 16, "older ones are dropped");
         self.calls_of("rpush") - u64::try_from(records).unwrap()
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 use crate::rules::UserMessage;
 
 /// Identifies a hold, and authorizes its release. Secret: anyone who has it can release the lock.
@@ -12,7 +14,13 @@ pub struct Token(String);
 impl Token {
     /// A new token, with 122 random bits. Each hold has its own.
     pub fn fresh() -> Self {
-        Self(uuid::Uuid::new_v4().to_string())
+        Self(Uuid::new_v8(Uuid::new_v4().into_bytes()).to_string())
+    }
+
+    /// Whether a text looks like a token of any version of rlock: other tools use UUIDs of other
+    /// versions.
+    pub fn is_of_rlock(text: &str) -> bool {
+        text.parse::<Self>().is_ok() && text.as_bytes()[14] == b'8'
     }
 
     pub fn as_str(&self) -> &str {
@@ -72,7 +80,7 @@ impl FromStr for Token {
         if text.is_empty() {
             return Err(UserMessage::new("empty").with_remedy("check whether acquire succeeded"));
         }
-        match uuid::Uuid::try_parse(text) {
+        match Uuid::try_parse(text) {
             Ok(uuid) if uuid.to_string() == text => Ok(Self(text.to_owned())),
             _ => {
                 Err(UserMessage::new("not a token")

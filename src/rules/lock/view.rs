@@ -118,6 +118,9 @@ pub struct View {
     /// without an expiry.
     pub ttl: Option<Duration>,
     pub fence: Option<Fence>,
+    /// Whether a client of rlock wrote the key of a foreign lock: one with another format, or one
+    /// whose record the server has lost.
+    pub is_of_rlock: bool,
     /// A random mark that a server loses together with its data; empty if the lock was never held.
     pub generation: String,
     /// The number of holders; `holders` may list only the first of them.
@@ -144,6 +147,11 @@ impl View {
     pub fn is_unknown(&self) -> bool {
         self.state == State::Free
             && (&self.fence, &self.skipped, self.history.len()) == (&None, &None, 0)
+    }
+
+    /// Who holds a foreign lock, as far as its key tells.
+    pub fn foreigner(&self) -> &'static str {
+        if self.is_of_rlock { "another version of rlock" } else { "another tool" }
     }
 
     /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
@@ -210,11 +218,12 @@ impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.foremost() else {
             return match (self.state, self.ttl) {
-                (State::Foreign, Some(ttl)) => {
-                    write!(f, "held by another tool, whose key expires in {}", show(ttl))
-                }
-                (State::Foreign, None) => {
-                    f.write_str("held by another tool, whose key has no expiry")
+                (State::Foreign, ttl) => {
+                    write!(f, "held by {}, whose key ", self.foreigner())?;
+                    match ttl {
+                        Some(ttl) => write!(f, "expires in {}", show(ttl)),
+                        None => f.write_str("has no expiry"),
+                    }
                 }
                 _ if self.waiter_count > 0 => {
                     f.write_str("about to be granted to an earlier waiter")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::lock::{Hold, Waiter};
 use super::transaction::Transaction;
 use crate::rules::lock::view::{self};
-use crate::rules::{ClientInfo, Fence, HoldState, Holder, ServerTime, State, View};
+use crate::rules::{ClientInfo, Fence, HoldState, Holder, ServerTime, State, Token, View};
 use crate::text::printable;
 
 /// How many holders a reply to a waiter lists. The waiter can remind a server that lost its data of
@@ -63,6 +63,7 @@ impl Transaction<'_> {
             state,
             mode: self.lock.mode.filter(|_| self.live),
             ttl: until.map(|until| Duration::from_millis(until.saturating_sub(self.now))),
+            is_of_rlock: state == State::Foreign && self.guard_is_of_rlock(),
             fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
             generation: self.lock.generation.clone(),
             holder_count,
@@ -71,6 +72,10 @@ impl Transaction<'_> {
             skipped: self.skipped().map(Box::new),
             ..View::default()
         }
+    }
+
+    fn guard_is_of_rlock(&self) -> bool {
+        self.lock.guard.as_ref().is_some_and(|guard| Token::is_of_rlock(&guard.value))
     }
 
     /// For a reply to a request that waits or is refused.

@@ -37,6 +37,7 @@ pub fn merge(views: &[View], servers: usize, lenient: bool) -> View {
             State::Foreign => foreign.iter().filter_map(|view| view.ttl).max(),
             _ => left,
         },
+        is_of_rlock: foreign.iter().any(|view| view.is_of_rlock),
         fence: views.iter().filter_map(|view| view.fence).max(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,

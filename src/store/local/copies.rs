@@ -15,8 +15,11 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How each copy begins. The number changes with the format.
+use crate::rules::FORMAT;
+
+/// How each copy begins.
 const MARK: &[u8] = b"rlock lock 1 ";
+const _: () = assert!(MARK[MARK.len() - 2] == b'0' + FORMAT);
 
 /// The length of a header: the mark, and then the sequence number, the length of the content and
 /// the checksum in hexadecimal, separated by spaces and ended by a line break.
@@ -101,6 +104,11 @@ pub(super) fn newest(
         }
     }
     Ok(None)
+}
+
+/// Whether a file that begins so has another format.
+pub(super) fn is_of_another_format(beginning: &[u8]) -> bool {
+    beginning.starts_with(b"rlock lock ") && !beginning.starts_with(MARK)
 }
 
 struct Header {

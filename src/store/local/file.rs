@@ -117,6 +117,9 @@ impl LockFile {
             Some((copy, next)) => {
                 (serde_json::from_slice(&copy).map_err(|_| damaged(&place))?, Some(next))
             }
+            None if copies::is_of_another_format(&part(0, size.min(64)).map_err(fail)?) => {
+                return Err(of_another_version(&place));
+            }
             // If there is a guard, the content was lost.
             None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&place)),
             None if !may_create => return Ok(None),
@@ -208,6 +211,12 @@ fn make_guard(place: &Place) -> Result<(), Failure> {
     let made = place.folder.new_file(&place.guard);
     let made = made.and_then(|mut file| file.write_all(GUARD_TEXT.as_bytes()));
     made.map_err(|error| failure::of(&place.path(&place.guard), &error))
+}
+
+fn of_another_version(place: &Place) -> Failure {
+    let what = "written by another version of rlock";
+    let problem = format!("{}: {what}", place.path(&place.state).display());
+    Failure::misconfigured(problem, "use that version, or another directory")
 }
 
 fn damaged(place: &Place) -> Failure {

@@ -25,6 +25,7 @@ const VIEW: &[&str] = &[
     "waiters",
     "history",
     "skipped",
+    "is_of_rlock",
 ];
 const HOLDER: &[&str] = &[
     "id", "owner", "mode", "about", "fence", "acquired", "renewed", "deadline", "status", "since",
@@ -277,6 +278,7 @@ pub fn view(reply: Value) -> Option<View> {
         // Later versions of rlock may have more endings; skip those entries.
         history: fields.at("history").array()?.into_iter().filter_map(history_entry).collect(),
         skipped: Skipped::from_lines(&fields.at("skipped").text()?).map(Box::new),
+        is_of_rlock: !fields.at("is_of_rlock").text()?.is_empty(),
     })
 }
 

@@ -80,7 +80,7 @@ impl Call {
 
     /// The key patterns that an ACL rule must allow for the lock: its guard and its side keys.
     pub(in crate::store) fn key_patterns(&self) -> [String; 2] {
-        [self.key.as_str().to_owned(), self.key.side("*")]
+        [self.key.as_str().to_owned(), self.key.sides()]
     }
 
     /// The command that runs the script: as source, which makes the server remember its hash, or by

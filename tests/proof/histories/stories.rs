@@ -534,7 +534,7 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
         ["seen"] => clients(both.seen.iter().map(|seen| &seen.holder.id)),
         ["woken"] => clients(mem::take(&mut both.woken).iter()),
         ["mailboxes"] => {
-            let is_mailbox = |key: &&Vec<u8>| str::from_utf8(key).unwrap().contains("?mail:");
+            let is_mailbox = |key: &&Vec<u8>| str::from_utf8(key).unwrap().contains("?1mail:");
             Shim::redis(|redis| redis.home().keys().filter(is_mailbox).count().to_string())
         }
         words if words.iter().any(is_request) => match &both.verdict {
