@@ -275,10 +275,7 @@ impl Node {
         let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {
             Some(error) => Err(self.refused(error, None).failure),
-            None => {
-                self.address.served.store(true, Ordering::Relaxed);
-                replies.pop().ok_or_else(|| self.unexpected_reply())
-            }
+            None => replies.pop().ok_or_else(|| self.unexpected_reply()),
         }
     }
 
