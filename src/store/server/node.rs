@@ -294,8 +294,9 @@ impl Node {
                 self.address
             ));
             let enough = u64::from(wanted) + 1;
-            let remedy =
-                format!("check INFO replication there ({enough} replicas survive a failover)");
+            let remedy = format!(
+                "check INFO replication there; to survive a failover, run {enough} replicas"
+            );
             Failure::Unconfirmed(fault.with_remedy(remedy))
         })
     }
