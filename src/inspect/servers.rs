@@ -1,6 +1,5 @@
 //! Servers and what is wrong with them, as a table with findings or as JSON.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::style::Style;
@@ -44,15 +43,8 @@ pub fn list(findings: &[Finding], style: Style) -> String {
     findings.iter().map(line).collect()
 }
 
-/// The document for programs, which begins with its format.
-#[derive(Serialize)]
-pub struct Document {
-    format: u8,
-    servers: Vec<Value>,
-    findings: Vec<Value>,
-}
-
-pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
+/// The servers and the findings for programs.
+pub fn documents(survey: &Survey, findings: &[Finding]) -> [Vec<Value>; 2] {
     let server = |it: &Server| {
         json!({
             "server": it.name,
@@ -72,8 +64,7 @@ pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
             "assumption": it.assumption,
         })
     };
-    let servers = survey.servers.iter().map(server).collect();
-    Document { format: 1, servers, findings: findings.iter().map(finding).collect() }
+    [survey.servers.iter().map(server).collect(), findings.iter().map(finding).collect()]
 }
 
 fn role(server: &Server) -> Option<&'static str> {
