@@ -64,11 +64,11 @@ pub(crate) fn lease(ttl: Option<Ttl>, replicas: Option<u32>) -> Result<(Ttl, u32
     Ok((ttl, replicas.unwrap_or(0)))
 }
 
-/// Returns the token of the hold to renew or release.
-pub(crate) fn token(argument: Option<Token>) -> Result<Token, Error> {
+/// Returns the token of the hold to renew or release. `or`: what else the user may want.
+pub(crate) fn token(argument: Option<Token>, or: &str) -> Result<Token, Error> {
     setting(argument, "RLOCK_TOKEN", str::parse)?.ok_or_else(|| {
-        let fault = UserMessage::new("no token");
-        Error::Usage(fault.with_remedy("set RLOCK_TOKEN to the token that acquire printed"))
+        let remedy = format!("set RLOCK_TOKEN to the token that acquire printed{or}");
+        Error::Usage(UserMessage::new("no token").with_remedy(remedy))
     })
 }
 

@@ -48,7 +48,9 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("relase L", "unknown subcommand 'relase'; use release"),
     ("revoke L", "unknown subcommand 'revoke'; use release --force"),
     ("kill -9 L", "unknown subcommand 'kill'; use release --force"),
+    ("free L", "unknown subcommand 'free'; use release --force"),
     ("ps -q", "unknown subcommand 'ps'; use inspect"),
+    ("doctor", "unknown subcommand 'doctor'; use inspect --servers"),
     ("with L true", "unknown subcommand 'with'; use exec"),
     ("exec L -c true", "unknown option '-c'; use sh -c 'LINE' as the command"),
     ("exec --lock-timeout=5s L true", "unknown option '--lock-timeout'; use --wait"),
@@ -89,8 +91,14 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("exec --on-lost die L true", "--on-lost: unknown value: 'die'; use kill or continue"),
     ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
     ("release --now L", "missing --force; add it"),
+    ("inspect --min-replicas 1", "missing --servers; add it"),
     ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
-    ("release L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
+    (
+        "release L",
+        "L: no token; set RLOCK_TOKEN to the token that acquire printed, or use --force to revoke",
+    ),
+    ("renew L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
+    ("release --token x L", "unknown option '--token'; set RLOCK_TOKEN"),
     (
         "release L 5f0c21aa00004000800000000000000a",
         "TOKEN: not a token; use the token that acquire printed",
@@ -232,7 +240,7 @@ const BAD_WORDS: &str = r#"
     inspect --json --names => --json cannot be used with --names; remove one of them
     inspect --atention => unknown option '--atention'; use --attention
     -v => missing subcommand before '-v'; use exec, acquire, renew, release or inspect
-    version => unknown subcommand 'version'; use exec, acquire, renew, release or inspect
+    version => unknown subcommand 'version'; use --version
     acquire --prefix app} L => --prefix: contains '}' without a hash tag; use a form such as {app}:
 "#;
 
@@ -534,6 +542,20 @@ fn inspect_works_on_a_server_without_read_only_scripts() {
     }
 }
 
+#[test]
+fn a_server_of_another_kind_or_without_a_command_is_an_error_that_says_what_to_use() {
+    let hides = |command| Server::on_tcp(&["--rename-command", command, ""]);
+    for (server, scheme, line, told) in [
+        (&hides("TIME"), "redis", "exec L true", "has disabled the command TIME; enable it"),
+        (&hides("EVALSHA"), "redis", "exec L true", "command EVALSHA; use a master with Redis"),
+        (&hides("SCAN"), "redis", "inspect", "use a master, not a sentinel, or name the lock"),
+        (&hides("DEBUG"), "redis+cluster", "inspect", "not a cluster node; use a redis:// URL"),
+    ] {
+        let url = server.tcp_url().replace("redis:", &format!("{scheme}:"));
+        fails(&mut at(&url, line), 78, &[told]);
+    }
+}
+
 /// A master, and a replica that is connected to it.
 pub(crate) fn replicated() -> (Server, Server) {
     let master = Server::on_tcp(&[]);
@@ -605,7 +627,7 @@ fn a_lock_on_too_few_replicas_exits_with_69_unless_a_wait_outlasts_it_and_is_rel
     fails(
         &mut master.rlock(two),
         69,
-        &["1 of 2 replicas", "confirmed the lock", "(3 replicas survive a failover)"],
+        &["1 of 2 replicas", "confirmed the lock", "to survive a failover, run 3 replicas"],
     );
     assert!(!master.has("L"));
     // A lease is not renewed if replicas do not confirm it.

@@ -5,6 +5,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::errors::{fails, replicated};
+use crate::support::acl::{rule, set_up};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::{
@@ -344,6 +345,8 @@ fn what_inspect_cannot_see_is_an_error_and_not_a_list_without_locks() {
     until("the cluster is up", || single.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
     acquire(&single, &[], "L");
     single.run("inspect").exits(0).shows("\nL ");
+    let told = "has only database 0, as in a cluster; use a redis+cluster:// URL";
+    sees_not_all(&format!("{}/2", single.tcp_url()), 78, told);
 
     // A directory that does not exist.
     let local = Server::local();
@@ -357,6 +360,11 @@ fn what_inspect_cannot_see_is_an_error_and_not_a_list_without_locks() {
     // A replica that has lost its master.
     let (mut master, replica) = replicated();
     run(&mut at(&replica.tcp_url(), "inspect --attention")).exits(0).prints("");
+    set_up(&replica, &rule("ci", &["+scan"]));
+    let blind = Client::of(replica.url()).with_user("ci");
+    for line in ["inspect --attention", "inspect --attention L"] {
+        blind.run(line).exits(0).says("so rlock cannot tell whether its master is missing");
+    }
     master.kill();
     until("it has noticed", || replica.cli(&["INFO", "replication"]).contains("_status:down"));
     let told = "is a replica that has lost its master; restore the master";

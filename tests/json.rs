@@ -91,7 +91,7 @@ fn is_as_on_the_page(subcommand: &str, outputs: &[Output]) {
             "As for waiters." => &inspect[&format!("locks[].waiters[].{name}")],
             _ => text,
         };
-        if ["status", "state", "mode", "kind", "ended", "format"].contains(&name) {
+        if ["status", "state", "mode", "kind", "ended", "format", "role"].contains(&name) {
             let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
             let is_missing = |value: &&String| *value != "null" && !words.contains(&value.as_str());
             let missing = values.iter().find(is_missing);
@@ -206,6 +206,8 @@ fn what_inspect_prints_is_on_its_page_with_a_list_of_locks_even_on_failure() {
             output.err()
         );
     }
+    outputs.extend(failures("inspect --json --servers"));
+    outputs.push(server.run("inspect --json --servers").exits(1));
     // Of two holders, one is revoked, which the other one does not hide.
     let options = ["--slots", "2", "--ttl", "60s", "--label", "job/1"];
     let [stopped, other] = [(); 2].map(|()| holder(&server, &options, "L"));

@@ -48,7 +48,7 @@ fn an_invalid_local_url_exits_with_78() {
     for (url, home, part) in [
         ("local:here", "/tmp", "is not absolute"),
         ("local:", "", "without HOME"),
-        ("local:/dev/null/x", "/tmp", "not a directory"),
+        ("local:/dev/null/x", "/tmp", "not a directory; name a writable directory with"),
         ("local:/proc/none", "/tmp", "no such file or directory; name a writable directory with"),
         ("local:", "/proc", "cannot create /proc/.local/state/rlock: no such file"),
         ("local:/none/locks", "/tmp", "cannot create /none/locks: /none does not exist; create it"),

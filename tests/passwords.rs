@@ -16,8 +16,10 @@ fn passwords_are_taken_from_url_variable_and_file() {
     let users = format!("--user ana {ana} --user default {default}");
     let server = Server::on_tcp(&users.split(' ').collect::<Vec<_>>());
     let at = |line: &str| at(&server.tcp_url(), line);
-    fails(&mut at("acquire L"), 78, &["RLOCK_PASSWORD"]);
-    fails(at("acquire L").env("RLOCK_PASSWORD", "wr0ng"), 78, &[REJECTED]);
+    for line in ["acquire L", "inspect", "inspect L"] {
+        fails(&mut at(line), 78, &["requires a password; set RLOCK_PASSWORD"]);
+        fails(at(line).env("RLOCK_PASSWORD", "wr0ng"), 78, &[REJECTED]);
+    }
     shows_no_secret(&run(at("acquire -v L").env("RLOCK_PASSWORD", "wr0ng")).exits(78));
     run(at("exec L true").env("RLOCK_PASSWORD", "s3cret")).exits(0);
     let mut exec = at("exec L true");

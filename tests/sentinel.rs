@@ -60,6 +60,10 @@ fn the_documented_acl_rule_is_sufficient() {
 #[test]
 fn a_frozen_or_dead_sentinel_delays_nothing_and_the_only_answer_determines_the_error() {
     let service = Service::start(0, &[], &[]);
+    for line in ["exec L true", "inspect"] {
+        let sentinel = Client::of(format!("redis://{}", service.address_of_sentinel(0)));
+        sentinel.run(line).exits(78).says(", not a sentinel");
+    }
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");
     let mut longer = LongerWait::of("20s");

@@ -146,7 +146,10 @@ fn the_command_learns_about_its_lock_from_its_environment() {
 #[test]
 fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
     let server = Server::start();
-    server.run("exec L no-such-command").exits(127).says("no-such-command: command not found");
+    server
+        .run("exec L no-such-command")
+        .exits(127)
+        .says("command not found; correct its name or PATH");
     let script = |name: &str, text: &str| {
         let path = server.directory().join(name);
         std::fs::write(&path, text).unwrap();

@@ -14,11 +14,16 @@ use crate::text::shown;
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
 
 /// What users of flock, `consul lock`, `etcdctl lock` and lock libraries type, and the remedy.
-const HABITS: [(&str, &str); 16] = [
-    ("revoke unlock break kill steal evict delete del rm remove", "use release --force"),
-    ("list ls ps status show who info stat describe history", "use inspect"),
+const HABITS: [(&str, &str); 19] = [
+    (
+        "revoke unlock break kill steal evict delete del rm remove free clear reset cancel",
+        "use release --force",
+    ),
+    ("list ls ps status show who info stat describe history queue locks check", "use inspect"),
     ("watch top monitor", "use inspect --watch"),
-    ("run lock with wrap", "use exec"),
+    ("doctor ping test servers", "use inspect --servers"),
+    ("version", "use --version"),
+    ("run lock with wrap wait", "use exec"),
     ("refresh extend keepalive heartbeat", "use renew"),
     ("-c --command", "use sh -c 'LINE' as the command"),
     ("--lock-timeout --wait-timeout --max-wait --acquire-timeout --try", "use --wait"),
@@ -31,6 +36,7 @@ const HABITS: [(&str, &str); 16] = [
     ("-j --jobs --limit --count --max --concurrency", "use --slots"),
     ("--host -p --port --server --addr --endpoint --endpoints --http-addr", "use --url"),
     ("--format --output", "use --json"),
+    ("--token", "set RLOCK_TOKEN"),
 ];
 
 /// The remedy for a word that users of other tools type, or another one.
@@ -143,7 +149,7 @@ impl Rejected<'_> {
     fn missing(&self) -> UserMessage {
         let missing: Vec<&str> = self.all(ContextKind::InvalidArg).into_iter().map(name).collect();
         let remedy = match self.subcommand.map_or("", Command::get_name) {
-            _ if missing.contains(&"--force") => "add it".to_owned(),
+            _ if missing.iter().any(|name| name.starts_with("--")) => "add it".to_owned(),
             "exec" => "use rlock exec NAME COMMAND".into(),
             name => format!("use rlock {name} NAME"),
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::cli;
@@ -89,6 +90,10 @@ pub(super) struct Document<'a> {
     pub(super) operator: Option<&'a Operator>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) locks: Option<Vec<LockDocument<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) servers: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) findings: Option<Vec<Value>>,
 }
 
 impl<'a> Document<'a> {

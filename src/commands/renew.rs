@@ -12,7 +12,7 @@ use crate::rules::{Renewal, millis, show};
 
 pub(super) fn run(options: cli::Renew, report: &Report) -> Result<Exit, Error> {
     let cli::Renew { common, ttl, hold } = options;
-    let token = config::token(hold.token)?;
+    let token = config::token(hold.token, "")?;
     let server = Server::resolve(&common, ttl, 0, ReadOnce::new())?;
     let key = server.key(&hold.name);
     let mut store = open(&server, report)?;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::style::Style;
@@ -53,15 +52,8 @@ pub fn list(findings: &[Finding], style: Style) -> String {
     findings.iter().map(line).collect()
 }
 
-/// The document for programs, which begins with its format.
-#[derive(Serialize)]
-pub struct Document {
-    format: u8,
-    servers: Vec<Value>,
-    findings: Vec<Value>,
-}
-
-pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
+/// The servers and the findings for programs.
+pub fn documents(survey: &Survey, findings: &[Finding]) -> [Vec<Value>; 2] {
     let server = |it: &Server| {
         json!({
             "server": it.name,
@@ -81,8 +73,7 @@ pub fn document(survey: &Survey, findings: &[Finding]) -> Document {
             "assumption": it.assumption,
         })
     };
-    let servers = survey.servers.iter().map(server).collect();
-    Document { format: 1, servers, findings: findings.iter().map(finding).collect() }
+    [survey.servers.iter().map(server).collect(), findings.iter().map(finding).collect()]
 }
 
 /// Exact to the microsecond.

@@ -26,11 +26,11 @@ const OPTIONAL: [usize; 3] = [SKIPPED, ATTENTION, LABEL];
 
 /// What gives way on a narrow terminal, in this order, and down to which width. The name comes last,
 /// because the user types it next.
-const GIVING_WAY: [usize; 14] = [
+const GIVING_WAY: [usize; 15] = [
     SKIPPED, LABEL, HOLDER, SKIPPED, LABEL, HOLDER, LABEL, HOLDER, LEASE, WAITING, ATTENTION,
-    HOLDER, FOR, NAME,
+    HOLDER, FOR, ATTENTION, NAME,
 ];
-const DOWN_TO: [usize; 14] = [10, 24, 24, 0, 16, 16, 0, 10, 0, 0, 10, 0, 0, 10];
+const DOWN_TO: [usize; 15] = [10, 24, 24, 0, 16, 16, 0, 10, 0, 0, 10, 0, 0, 0, 10];
 
 struct Row {
     cells: [String; COLUMNS],
@@ -188,7 +188,8 @@ mod tests {
             (Some(60), [18, 15, 3, 0, 7, 0, 9, 0]),
             (Some(40), [18, 0, 3, 0, 0, 0, 9, 0]),
             (Some(30), [18, 0, 0, 0, 0, 0, 9, 0]),
-            (Some(5), [10, 0, 0, 0, 0, 0, 9, 0]),
+            (Some(20), [18, 0, 0, 0, 0, 0, 0, 0]),
+            (Some(5), [10, 0, 0, 0, 0, 0, 0, 0]),
         ] {
             assert_eq!(fit(&long, limit), fitted, "{limit:?}");
         }

@@ -31,7 +31,9 @@ pub(super) fn why(program: &OsStr, error: &io::Error) -> UserMessage {
         (io::ErrorKind::NotFound, None) if name.contains(' ') => {
             fault("command not found").with_remedy("to run a shell command, use sh -c")
         }
-        (io::ErrorKind::NotFound, None) => fault("command not found"),
+        (io::ErrorKind::NotFound, None) => {
+            fault("command not found").with_remedy("correct its name or PATH")
+        }
         (io::ErrorKind::PermissionDenied, Some((_, file))) if file.is_dir() => {
             fault("is a directory")
         }

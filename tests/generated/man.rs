@@ -113,7 +113,7 @@ impl Page<'_> {
             Some("inspect") => {
                 fields.extend(manual::LOCKS);
                 "With --json, one object with all locks that are held, or with NAME even if it is \
-                 free. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply \
+                 free; with --servers, with servers and findings instead. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply \
                  is null."
             }
             Some("acquire" | "renew" | "release") => {

@@ -234,7 +234,7 @@ pub(crate) const JSON: &[(Subcommands, &str, &str)] = &[
     ),
 ];
 
-/// Each field of the locks in `inspect --json`.
+/// Each field of the locks in `inspect --json`, and of what it prints with `--servers` instead.
 pub(crate) const LOCKS: &[(&str, &str)] = &[
     ("locks[].name, .key", "Name of the lock, and its key on the server: the prefix and the name."),
     (
@@ -317,6 +317,20 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     (
         "locks[].history[].id, .host, .user, .pid, .command, .label, .kind, .fence",
         "As for holders.",
+    ),
+    ("servers[].server", "Address of the server, or directory of local:."),
+    ("servers[].role", "master, replica, sentinel or directory. Null if unknown."),
+    ("servers[].answers", "Whether it answers. If none does, status is unreachable."),
+    (
+        "servers[].version, .uptime_s, .round_trip_ms, .append_only, .replicas",
+        "What is known of it: its program and version, seconds since its start, milliseconds of the \
+         fastest exchange, whether it has an append-only file, and the number of its replicas.",
+    ),
+    ("findings[].server, .problem, .remedy", "What may break a promise there, and what to do."),
+    ("findings[].finding", "A word for the problem, such as evicts, for programs."),
+    (
+        "findings[].assumption",
+        "Number of the assumption in docs/promises.md that does not hold. Null if none.",
     ),
 ];
 

@@ -2,14 +2,14 @@
 
 use super::screen::Screen;
 use crate::cli::Inspect;
-use crate::commands::output;
+use crate::commands::output::{self, Document};
 use crate::config::{ReadOnce, Server, lease};
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inspect::servers::{document, list, table};
+use crate::inspect::servers::{documents, list, table};
 use crate::report::Report;
 use crate::rules::servers::findings;
-use crate::rules::show;
+use crate::rules::{Failure, show};
 use crate::store::survey::Terms;
 
 pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
@@ -27,16 +27,23 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
         }
     }
     let findings = findings(&survey);
+    // If none answers, the failure of the first one.
+    let failures: Option<Vec<_>> = survey.servers.iter().map(|it| it.failure.clone()).collect();
+    let failure = failures.and_then(|all| all.into_iter().next());
+    let failure = failure.map(|why| Error::Store(Failure::Unavailable(why)));
     if options.json {
-        output::document(&document(&survey, &findings))?;
+        let begin = failure.as_ref().map(|error| output::failure(None, error, error.exit()));
+        let [servers, listed] = documents(&survey, &findings).map(Some);
+        let begin = begin.unwrap_or_default();
+        output::document(&Document { servers, findings: listed, ..begin })?;
     } else {
         let style = Screen::of_stdout().style();
         let table = if report.is_quiet() { String::new() } else { table(&survey, style) };
         output::text(&(table + &list(&findings, style)))?;
     }
-    Ok(Exit::Status(match survey.servers.iter().all(|server| server.failure.is_some()) {
-        true => exit::UNREACHABLE,
-        false if findings.is_empty() => exit::OK,
-        false => exit::ATTENTION,
-    }))
+    Ok(match failure {
+        Some(error) => error.exit(),
+        None if findings.is_empty() => Exit::Status(exit::OK),
+        None => Exit::Status(exit::ATTENTION),
+    })
 }

@@ -36,7 +36,7 @@ pub(super) fn of(path: &Path, error: &io::Error) -> Failure {
             problem,
             "use its owner, or share the directory: chgrp -R GROUP, chmod -R g+rwX and chmod 2770 on it",
         ),
-        Some(Errno::EROFS) => Failure::misconfigured(problem, NAME_ANOTHER),
+        Some(Errno::EROFS | Errno::ENOTDIR) => Failure::misconfigured(problem, NAME_ANOTHER),
         _ if error.kind() == io::ErrorKind::StorageFull => {
             Failure::unavailable(problem, "start fewer clients at once")
         }

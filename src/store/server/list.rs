@@ -55,11 +55,13 @@ pub(super) fn list(
     let is_alone = masters.len() == 1;
     for node in masters {
         let listed = once_more(|| {
+            // A server that requires a password answers this, but closes the connection at a script.
+            let names = names(node, prefix, pattern, with_free, &mut room)?;
             has_all(node, probes.iter().map(&call).collect(), is_alone)?;
             if is_alone {
                 is_current(node)?;
             }
-            names(node, prefix, pattern, with_free, &mut room)
+            Ok(names)
         });
         let listed = listed.and_then(|names| Ok((views(node, &names, call, &mut room)?, names)));
         match listed {
@@ -87,7 +89,7 @@ fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Fai
 /// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
 pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
     let replication = match node.ask(wire::cmd("INFO").arg("replication").to_owned(), None) {
-        Err(failure @ Failure::Misconfigured { .. }) => {
+        Err(failure @ (Failure::Misconfigured { .. } | Failure::Unavailable(_))) => {
             let doubt = "so rlock cannot tell whether its master is missing";
             let doubt = failure.reworded(|what| format!("{what}, {doubt}")).to_string();
             node.diagnostics.push(Diagnostic::Warning(doubt));

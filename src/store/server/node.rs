@@ -275,10 +275,7 @@ impl Node {
         let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {
             Some(error) => Err(self.refused(error, None).failure),
-            None => {
-                self.address.served.store(true, Ordering::Relaxed);
-                replies.pop().ok_or_else(|| self.unexpected_reply())
-            }
+            None => replies.pop().ok_or_else(|| self.unexpected_reply()),
         }
     }
 
@@ -297,8 +294,9 @@ impl Node {
                 self.address
             ));
             let enough = u64::from(wanted) + 1;
-            let remedy =
-                format!("check INFO replication there ({enough} replicas survive a failover)");
+            let remedy = format!(
+                "check INFO replication there; to survive a failover, run {enough} replicas"
+            );
             Failure::Unconfirmed(fault.with_remedy(remedy))
         })
     }

@@ -41,7 +41,7 @@ use Rejects::{Client, Lock, Moment, Place};
 
 /// Each error code, with what it means and what to do about it. `%` stands for a detail: see
 /// `detail`.
-const CODES: [(&str, Rejects, &str, &str); 24] = [
+const CODES: [(&str, Rejects, &str, &str); 27] = [
     ("NOAUTH", Client, "requires a password", "set %"),
     ("WRONGPASS", Client, "rejected the username or password%", "correct the credentials"),
     ("UNUSED-PASSWORD", Client, "does not use a password", "remove it from %"),
@@ -53,6 +53,9 @@ const CODES: [(&str, Rejects, &str, &str); 24] = [
     ("MOVED", Client, "is a cluster node", "use a redis+cluster:// URL"),
     ("ASK", Client, "is a cluster node", "use a redis+cluster:// URL"),
     ("NO-COMMAND", Client, "does not support the command %", "%"),
+    ("DISABLED", Client, "has disabled the command %", "enable it there"),
+    ("NO-CLUSTER", Client, "is not a cluster node", "use a redis:// URL"),
+    ("DENIED", Client, "accepts only clients on its own host", "set a password there"),
     ("READONLY", Place, "is a replica", "use the address of the master"),
     ("MASTERDOWN", Place, "is a replica that has lost its master", "restore the master"),
     ("UNBLOCKED", Place, "is not a master any more", "check where its name leads to"),
@@ -81,6 +84,7 @@ const TEXTS: &[(&str, &str)] = &[
     // Clients that are not logged in may not send as many arguments as a script takes.
     ("unauthenticated", "NOAUTH"),
     ("unknown command", "NO-COMMAND"),
+    ("cluster support disabled", "NO-CLUSTER"),
     ("SELECT is not allowed", "ONE-DATABASE"),
     ("DB index", "NO-DATABASE"),
     ("max number of clients", "MAXCLIENTS"),
@@ -90,7 +94,7 @@ const TEXTS: &[(&str, &str)] = &[
 /// What to do without a command that a server does not have.
 const WITHOUT: &[(&str, &str)] = &[
     ("WAIT", "omit --min-replicas"),
-    ("SCAN", "name the lock, because its locks cannot be listed"),
+    ("SCAN", "use a master, not a sentinel, or name the lock to inspect"),
     ("SELECT", "use database 0"),
     ("SENTINEL", "use the addresses of the sentinels (usually port 26379)"),
 ];
@@ -219,6 +223,9 @@ pub fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal
             refusal("NOPERM-KEYS", address, &format!("~{guard} and ~{side}"))
         }
         Some(command) if denied => refusal("NOPERM-COMMAND", address, command),
+        Some(command) if text.contains("command called from") => {
+            refusal("DISABLED", address, command)
+        }
         _ if denied => refusal("NOPERM", address, "a command in a script"),
         _ => of(error, address),
     }
@@ -295,6 +302,8 @@ mod tests {
                 assert!(lasting && text.contains(part), "{reply} -> {text}");
             }
         }
+        let (_, text) = classified("DENIED Redis is running in protected mode because");
+        assert_eq!(text, "h:1 accepts only clients on its own host; set a password there");
         assert!(!classified("OOM command not allowed when used memory > 'maxmemory'").0);
     }
 

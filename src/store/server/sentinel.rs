@@ -3,6 +3,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::node::{Node, Probe, Reply};
@@ -80,7 +81,9 @@ impl Sentinel {
 /// Where the master of the service listens, according to one sentinel.
 pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
-    match sentinel.ask(question, None)? {
+    let answer = sentinel.ask(question, None)?;
+    sentinel.address.served.store(true, Ordering::Relaxed);
+    match answer {
         Value::Nil => {
             let what =
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
