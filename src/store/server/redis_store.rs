@@ -315,7 +315,6 @@ impl<T: Topology> Store for RedisStore<T> {
         // a request that arrives late nor a repetition affects later grants.
         let (seen, repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
-            // This revokes nothing, but only a master answers it.
             // This revokes nothing, but unlike an inspection, only a master answers it.
             None => (self.revoke_up_to(key, None, Revocation::Graceful, by)?.0, false),
         };
