@@ -1,6 +1,8 @@
 //! Bad input and bad servers cause one clear line, the right status and no panic, and leave nothing.
 
 use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -609,6 +611,22 @@ fn a_server_out_of_memory_causes_69_and_still_shows_revokes_and_releases_locks()
     server.run("release --force held").exits(0);
     server.run("release --force --now dead").exits(0);
     next.end().prints("ENTERED next");
+}
+
+#[test]
+fn a_server_with_too_many_clients_is_named_with_its_remedy_whatever_else_was_sent_to_it() {
+    let server = Server::on_tcp(&["--requirepass", "s3cret", "--maxclients", "1"]);
+    let mut other = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    other.write_all(b"PING\r\n").unwrap();
+    other.read_exact(&mut [0]).unwrap();
+    let (tcp, unix) = (server.tcp_url(), server.url());
+    for url in [&*tcp, &unix, &format!("{tcp} {unix}?db=1")] {
+        for line in ["exec L true", "acquire -n --min-replicas 1 L", "inspect"] {
+            let mut command = at(url, line);
+            let told = ["has too many clients", "; raise maxclients there"];
+            fails(command.env("RLOCK_PASSWORD", "s3cret"), 69, &told);
+        }
+    }
 }
 
 #[test]

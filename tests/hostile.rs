@@ -11,7 +11,7 @@ use crate::support::{Client, Finished, LongerWait, Running, Server, at, binary, 
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its address.
-fn serve(act: impl FnMut(TcpStream) + Send + 'static) -> String {
+pub(crate) fn serve(act: impl FnMut(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || listener.incoming().flatten().for_each(act));
@@ -100,7 +100,7 @@ fn a_list_without_end_is_refused() {
 }
 
 /// The words of the next request; `None` at the end.
-fn request(requests: &mut impl BufRead) -> Option<Vec<String>> {
+pub(crate) fn request(requests: &mut impl BufRead) -> Option<Vec<String>> {
     fn number(requests: &mut impl BufRead) -> Option<usize> {
         let mut line = String::new();
         requests.read_line(&mut line).ok()?;
@@ -128,12 +128,12 @@ fn answering(answer: impl Fn(&[String]) -> Vec<u8> + Send + 'static) -> String {
     })
 }
 
-fn bulk(text: impl AsRef<[u8]>) -> Vec<u8> {
+pub(crate) fn bulk(text: impl AsRef<[u8]>) -> Vec<u8> {
     let text = text.as_ref();
     [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
 }
 
-fn array(elements: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn array(elements: &[Vec<u8>]) -> Vec<u8> {
     [format!("*{}\r\n", elements.len()).into_bytes(), elements.concat()].concat()
 }
 

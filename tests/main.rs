@@ -32,6 +32,7 @@ mod precedence;
 mod quorum;
 mod quorum_queue;
 mod recipes;
+mod refusals;
 mod removal;
 mod retries;
 mod round_trips;

@@ -114,6 +114,11 @@ impl Failure {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
+    /// Whether the connection broke.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Unreachable { delivery: Delivery::Lost, .. })
+    }
+
     /// The same failure, of one server among others. `answer`: one of them has answered, or the
     /// server itself did before.
     pub fn if_others(mut self, answer: bool) -> Self {

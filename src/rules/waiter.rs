@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, HoldState, Instant, Kind, Lease,
-    Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
+    Answer, BackOff, ClientInfo, Failure, Fence, HoldState, Instant, Kind, Lease, Operator, Reason,
+    Seen, Slot, State, Ticket, Ttl, UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -212,7 +212,8 @@ impl Waiter {
         self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         // The request stays the same on a new connection, and a granted lock should not stay unused
         // for its TTL.
-        if let Err(failure @ Failure::Unreachable { delivery: Delivery::Lost, .. }) = &answer
+        if let Err(failure) = &answer
+            && failure.is_lost()
             && !self.repeated
         {
             self.repeated = true;

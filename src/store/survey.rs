@@ -110,12 +110,14 @@ fn of_server(
             let node = &mut store.topology;
             // The scripts above may have been known, but a restarted server knows none.
             step(&mut server, "send scripts", || {
-                node.ask(wire::cmd("EVAL").arg("return 1").arg(0).to_owned(), None).map(|_| ())
+                Ok(node
+                    .ask(wire::cmd("EVAL").arg("return 1").arg(0).to_owned(), None)
+                    .map(|_| ())?)
             });
             step(&mut server, "list", || {
                 let mut scan = wire::cmd("SCAN");
                 scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
-                node.ask(scan, None).map(|_| ())
+                Ok(node.ask(scan, None).map(|_| ())?)
             });
             let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
             let _ = node.ask(wire::cmd("DEL").arg(made.collect::<Vec<_>>()).to_owned(), None);

@@ -1,7 +1,7 @@
 //! What a waiter decides after each answer, failure and signal.
 
 use super::*;
-use crate::rules::{ClientInfo, HoldState, Holder, Kind, ServerTime, State};
+use crate::rules::{ClientInfo, Delivery, HoldState, Holder, Kind, ServerTime, State};
 
 const TTL: u64 = 30_000;
 

@@ -74,10 +74,11 @@ impl Cluster {
         let mut others = self.others();
         others.retain(|(index, _)| absent.iter().all(|(node, _)| node != index));
         // A node that refuses to answer is there, and its refusal is what the user must know.
-        let is_there = |node: &mut Node| match node.ask(wire::cmd("PING"), None) {
-            Err(failure) if failure.is_transient() => Err(failure),
-            _ => Ok(()),
-        };
+        let is_there =
+            |node: &mut Node| match node.ask(wire::cmd("PING"), None).map_err(Failure::from) {
+                Err(failure) if failure.is_transient() => Err(failure),
+                _ => Ok(()),
+            };
         let owner = match &others[..] {
             [(only, _)] => *only,
             _ => {

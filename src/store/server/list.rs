@@ -88,8 +88,9 @@ fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Fai
 
 /// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
 pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
-    let replication = match node.ask(wire::cmd("INFO").arg("replication").to_owned(), None) {
-        Err(failure @ (Failure::Misconfigured { .. } | Failure::Unavailable(_))) => {
+    let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), None);
+    let replication = match information.map_err(Refusal::of_question) {
+        Err(failure @ Failure::Misconfigured { .. }) => {
             let doubt = "so rlock cannot tell whether its master is missing";
             let doubt = failure.reworded(|what| format!("{what}, {doubt}")).to_string();
             node.diagnostics.push(Diagnostic::Warning(doubt));
@@ -129,7 +130,7 @@ fn names(
     for _ in 0..MAX_PAGES {
         let Some((glob, kind)) = wanted.last() else { return Ok(names) };
         let (before, after) = glob.split_once('*').unwrap_or_default();
-        let reply = node.ask(page(glob, kind, &cursor), None)?;
+        let reply = node.ask(page(glob, kind, &cursor), None).map_err(Refusal::of_question)?;
         let (next, keys): (Vec<u8>, Vec<Vec<u8>>) =
             wire::from_redis_value(reply).map_err(|_| node.unexpected_reply())?;
         let is_last = next == b"0";
@@ -197,7 +198,8 @@ fn pipeline(
     let view = |reply: Result<Value, Refusal>| {
         // No failure takes more than 1 KiB.
         size += reply.as_ref().map_or(1024, memory);
-        let mut view = reply::view(reply?).ok_or_else(|| node.unexpected_reply())?;
+        let mut view = reply::view(reply.map_err(Refusal::of_question)?)
+            .ok_or_else(|| node.unexpected_reply())?;
         // The latest are last, and a list shows one. A hostile server sends many.
         let surplus = view.history.len().saturating_sub(4);
         view.history = view.history.split_off(surplus);

@@ -267,15 +267,15 @@ impl Node {
     }
 
     /// Runs one command that is not a script. An error reply is an error.
-    pub fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Failure> {
+    pub fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
         let mut commands = self.select();
         commands.push(command);
         let (timeout, kind) = (self.io_timeout, Kind::Ordinary);
         let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
         let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {
-            Some(error) => Err(self.refused(error, None).failure),
-            None => replies.pop().ok_or_else(|| self.unexpected_reply()),
+            Some(error) => Err(self.refused(error, None)),
+            None => replies.pop().ok_or_else(|| self.unexpected_reply().into()),
         }
     }
 

@@ -162,11 +162,10 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Value>, Failure> {
         let (node, asking) = self.topology.last();
-        match node.sleep(listen(request, at_most), asking, at_most, interrupt) {
-            Ok(Value::Array(reply)) => Ok(reply.into_iter().nth(1)),
-            Ok(_) => Ok(None),
-            Err(refusal) => refusal.ends_wait(),
-        }
+        Ok(match node.sleep(listen(request, at_most), asking, at_most, interrupt)? {
+            Value::Array(reply) => reply.into_iter().nth(1),
+            _ => None,
+        })
     }
 }
 
@@ -268,10 +267,9 @@ impl<T: Topology> Store for RedisStore<T> {
         let (listen, sent) = (listen(request, pause), Instant::now());
         let call = self.acquire_call(request, attempt_number(), seen);
         let (node, asking) = self.topology.last();
-        let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt) {
-            Ok(Some(reply)) => self.parsed(reply, |reply| reply::verdict(reply, false))?,
-            Ok(None) => return Ok(None),
-            Err(refusal) => return refusal.ends_wait(),
+        let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt)? {
+            Some(reply) => self.parsed(reply, |reply| reply::verdict(reply, false))?,
+            None => return Ok(None),
         };
         Ok(match reply.confirmed(is_granted)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),
@@ -315,7 +313,6 @@ impl<T: Topology> Store for RedisStore<T> {
         // a request that arrives late nor a repetition affects later grants.
         let (seen, repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
-            // This revokes nothing, but only a master answers it.
             // This revokes nothing, but unlike an inspection, only a master answers it.
             None => (self.revoke_up_to(key, None, Revocation::Graceful, by)?.0, false),
         };

@@ -84,6 +84,7 @@ const TEXTS: &[(&str, &str)] = &[
     // Clients that are not logged in may not send as many arguments as a script takes.
     ("unauthenticated", "NOAUTH"),
     ("unknown command", "NO-COMMAND"),
+    ("command called from", "DISABLED"),
     ("cluster support disabled", "NO-CLUSTER"),
     ("SELECT is not allowed", "ONE-DATABASE"),
     ("DB index", "NO-DATABASE"),
@@ -114,11 +115,14 @@ impl From<Refusal> for Failure {
 }
 
 impl Refusal {
-    /// For a wait: none if another node of the cluster has the lock, as the next request finds it.
-    pub(super) fn ends_wait<T>(self) -> Result<Option<T>, Failure> {
-        match self.redirection {
-            Some(_) => Ok(None),
-            None => Err(self.failure),
+    /// For a question that no hold and no wait depends on: the user must fix what this client lacks,
+    /// even if the server has served other requests.
+    pub(super) fn of_question(self) -> Failure {
+        match self.failure {
+            Failure::Unavailable(fault) if self.rejects == Some(Client) => {
+                Failure::Misconfigured { fault, executed: false }
+            }
+            failure => failure,
         }
     }
 
@@ -270,8 +274,8 @@ mod tests {
     use super::*;
     use crate::store::server::scripts;
 
-    /// Whether the user must fix the cause of an error reply to an acquire, and the message.
-    fn classified(reply: &str) -> (bool, String) {
+    /// What an error reply to an acquire means.
+    fn refused(reply: &str) -> Refusal {
         let address = Address::parse("redis://h:1").unwrap();
         let key = crate::rules::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
@@ -281,8 +285,27 @@ mod tests {
         let Ok(Some(Value::ServerError(error))) = reader.reply(&mut { usize::MAX }) else {
             panic!("no error: {reply}")
         };
-        let failure = Failure::from(of_script(&error, &address, &call));
+        of_script(&error, &address, &call)
+    }
+
+    /// Whether the user must fix the cause of an error reply to an acquire, and the message.
+    fn classified(reply: &str) -> (bool, String) {
+        let failure = Failure::from(refused(reply));
         (matches!(failure, Failure::Misconfigured { .. }), failure.to_string())
+    }
+
+    #[test]
+    fn the_replies_in_the_tests_are_those_of_the_table() {
+        let replies = include_str!("../../../tests/refusals.txt").lines();
+        for (line, (code, rejects, what, _)) in replies.zip(CODES) {
+            let (row, reply) = line.split_once(": ").unwrap();
+            let refusal = refused(reply.split(" => ").next().unwrap());
+            assert_eq!((row, refusal.rejects), (&*format!("{code} {rejects:?}"), Some(rejects)));
+            let what = format!("h:1 {}", what.split('%').next().unwrap());
+            assert!(refusal.failure.problem().starts_with(&what), "{line}");
+        }
+        let replies = include_str!("../../../tests/refusals.txt").lines();
+        assert_eq!(replies.count(), CODES.len());
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl Connection {
 
     /// Sends the commands in one pipeline and reads one reply to each within the limit. Replies to
     /// earlier pipelines that were not read in time come first and are dropped. An error reply is a
-    /// reply (`Value::ServerError`), not a failure.
+    /// reply (`Value::ServerError`), not a failure. If the server closes the connection after one, it
+    /// is the reply to the commands that follow, too.
     pub(in crate::store) fn exchange(
         &mut self,
         commands: &[Cmd],
@@ -76,7 +77,11 @@ impl Connection {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        self.write(bytes, limit)?;
+        match self.write(bytes, limit) {
+            Err(failure) if !failure.is_lost() => return Err(failure),
+            // Why the server has closed the connection may be there to read.
+            _ => {}
+        }
         let mut replies = Vec::with_capacity(commands.len());
         let mut rest = LARGEST_REPLY;
         while self.pending > 0 {
@@ -86,8 +91,16 @@ impl Connection {
                 Err(Unusable::TooLarge) => return Err(self.too_large()),
             };
             let Some(reply) = reply else {
-                self.read(limit, &mut rest)?;
-                continue;
+                match (self.read(limit, &mut rest), replies.last()) {
+                    (Ok(()), _) => continue,
+                    // A server that has too many clients replies once, and closes the connection.
+                    (Err(failure), Some(error @ Value::ServerError(_))) if failure.is_lost() => {
+                        self.pending = 0;
+                        replies.resize(commands.len(), error.clone());
+                        break;
+                    }
+                    (Err(failure), _) => return Err(failure),
+                }
             };
             if self.pending <= commands.len() {
                 replies.push(reply);

@@ -145,7 +145,7 @@ impl Node {
                 Err(refusal) => refusal,
             };
             match &refusal.failure {
-                Failure::Unreachable { delivery: Delivery::Lost, .. } if !is_new => {}
+                failure if failure.is_lost() && !is_new => {}
                 Failure::Unreachable { delivery: Delivery::Pending, .. } if has_more => {}
                 _ if is_repeated => {
                     refusal.failure = refusal.failure.but_maybe_executed();
