@@ -1,97 +1,21 @@
-//! One name that a provider moves: in a failover it leads to another server, while the old one stays
-//! up. Here the name is a link to a Unix socket.
+//! One name that a provider moves, in a failover.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-
-use tempfile::TempDir;
-
+use crate::support::endpoint::{Endpoint, Old};
 use crate::support::server::options_of_a_replica;
 use crate::support::{Client, Finished, Server, until};
 
-/// A name that leads to one of two servers.
-struct Name {
-    master: Server,
-    replica: Server,
-    directory: TempDir,
-}
-
-/// What the old master does once the name leads to the new one.
-#[derive(Clone, Copy, Debug)]
-enum Old {
-    /// It becomes a replica of the new one, and keeps its connections.
-    Demoted,
-    /// It becomes a replica, and closes its connections.
-    Cut,
-    /// It stays a master, but refuses writes without a replica.
-    WithoutReplicas,
-}
-
-impl Name {
-    /// The name leads to a master, which has a replica.
-    fn new() -> Self {
-        let master = Server::on_tcp(&[]);
-        let [option, host, port] = options_of_a_replica(master.port());
-        let replica = Server::on_tcp(&[&option, &host, &port]);
-        until("the replica is connected", || master.cli(&["INFO"]).contains("state=online"));
-        let name = Self { master, replica, directory: tempfile::tempdir().unwrap() };
-        name.leads_to(&name.master);
-        name
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("name")
-    }
-
-    fn client(&self) -> Client {
-        Client::of(format!("unix://{}", self.path().display())).with("RLOCK_TTL", "3s")
-    }
-
-    fn leads_to(&self, server: &Server) {
-        let new = self.directory.path().join("new");
-        symlink(server.socket(), &new).unwrap();
-        fs::rename(new, self.path()).unwrap();
-    }
-
-    /// Waits until the replica has all that the master has.
-    fn replicates(&self) {
-        let offset = |server: &Server| {
-            let told = server.cli(&["INFO", "replication"]);
-            let line = told.lines().find_map(|it| it.strip_prefix("master_repl_offset:"));
-            line.unwrap().trim().to_owned()
-        };
-        until("the replica has caught up", || offset(&self.replica) == offset(&self.master));
-    }
-
-    /// Promotes the replica, to which the name leads from now on.
-    fn fails_over(&self, old: Old) {
-        self.replica.cli(&["REPLICAOF", "NO", "ONE"]);
-        self.leads_to(&self.replica);
-        match old {
-            Old::WithoutReplicas => {
-                self.master.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-            }
-            Old::Demoted | Old::Cut => {
-                let [_, host, port] = options_of_a_replica(self.replica.port());
-                self.master.cli(&["REPLICAOF", &host, &port]);
-            }
-        }
-        if matches!(old, Old::Cut) {
-            self.master.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
-        }
-    }
+fn client(name: &Endpoint) -> Client {
+    Client::of(name.url()).with("RLOCK_TTL", "3s")
 }
 
 #[test]
 fn a_failover_behind_one_name_harms_no_client_whose_hold_the_new_master_has() {
     for old in [Old::Demoted, Old::Cut, Old::WithoutReplicas] {
-        let name = Name::new();
-        let client = name.client();
+        let name = Endpoint::start();
+        let client = client(&name);
         let holder = client.holder("L");
         let waiter = client.waiter("L");
         let tokens = ["A", "B", "C"].map(|lock| client.acquire(lock));
-        name.replicates();
         name.fails_over(old);
         let at_new = Client::of(name.replica.url());
         let renewed = || at_new.inspect("L")["holders"][0]["renewed_at"].clone();
@@ -109,22 +33,22 @@ fn a_failover_behind_one_name_harms_no_client_whose_hold_the_new_master_has() {
 
 #[test]
 fn a_hold_that_the_new_master_never_received_is_lost_at_the_next_renewal() {
-    let name = Name::new();
+    let name = Endpoint::start();
     name.replica.cli(&["REPLICAOF", "NO", "ONE"]);
-    let holder = name.client().holder("L");
+    let holder = client(&name).holder("L");
     name.fails_over(Old::Demoted);
     holder.end().exits(76).says("the lock was forgotten by the server");
 }
 
 #[test]
 fn a_replica_behind_the_name_ends_no_hold_and_a_wait_with_a_limit_outlasts_it() {
-    let name = Name::new();
+    let name = Endpoint::start();
     // It has none of the locks, and answers from its own data.
     let [_, host, _] = options_of_a_replica(0);
     name.replica.cli(&["REPLICAOF", "NO", "ONE"]);
     name.replica.cli(&["FLUSHALL"]);
     name.replica.cli(&["REPLICAOF", &host, "1"]);
-    let client = name.client();
+    let client = client(&name);
     let holder = client.holder("-v --ttl 20s --kill-after 100ms L");
     let token = client.acquire("--ttl 30s A");
     name.leads_to(&name.replica);

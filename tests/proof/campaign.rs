@@ -90,6 +90,11 @@ fn on_a_cluster() {
 }
 
 #[test]
+fn on_an_endpoint() {
+    campaign(Kind::Endpoint);
+}
+
+#[test]
 fn on_a_quorum() {
     campaign(Kind::Quorum(3));
 }

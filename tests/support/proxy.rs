@@ -12,13 +12,13 @@ pub struct Proxy {
 }
 
 struct Wire {
-    server: u16,
     state: Mutex<State>,
     healed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
+    server: u16,
     /// One way.
     delay: Duration,
     flights: usize,
@@ -40,8 +40,8 @@ impl Proxy {
     pub fn at(address: impl ToSocketAddrs, server: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Mutex::new(State { delay, ..State::default() });
-        let wire = Arc::new(Wire { server, state, healed: Condvar::new() });
+        let state = Mutex::new(State { server, delay, ..State::default() });
+        let wire = Arc::new(Wire { state, healed: Condvar::new() });
         let accepting = Arc::clone(&wire);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -53,6 +53,11 @@ impl Proxy {
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Leads new connections to the server on that port from now on.
+    pub fn leads_to(&self, server: u16) {
+        self.wire.state().server = server;
     }
 
     /// Delays every byte by `delay` in each direction from now on.
@@ -100,7 +105,8 @@ impl Wire {
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) {
-        let Ok(server) = TcpStream::connect(("127.0.0.1", self.server)) else { return };
+        let to = self.state().server;
+        let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { return };
         for end in [&client, &server] {
             end.set_nodelay(true).unwrap();
             self.state().open.push(end.try_clone().unwrap());

@@ -3,10 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
-use super::faults::{Hit, WORKERS, What, Wires};
+use super::faults::{Hit, Move, WORKERS, What, Wires};
 use super::kind::Kind;
+use super::plan::Plan;
+use super::time::now;
 use crate::support::Server;
 use crate::support::cluster::Cluster;
+use crate::support::endpoint::{Endpoint, Old};
 use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
 
@@ -15,6 +18,7 @@ enum Servers {
     Alone(Vec<Server>),
     Sentinel(Service),
     Cluster(Cluster),
+    Endpoint(Endpoint),
 }
 
 pub struct Deployment {
@@ -26,6 +30,8 @@ pub struct Deployment {
     away: Vec<(Hit, usize)>,
     /// The servers whose clocks were stepped in this round, and by how many milliseconds.
     stepped: Vec<(usize, i64)>,
+    /// When an endpoint last began to lead to another server.
+    pub moved: f64,
 }
 
 /// The options of a server that keeps its data.
@@ -42,27 +48,29 @@ impl Deployment {
             }
             Kind::Sentinel => Servers::Sentinel(Service::start(2, &[], &[])),
             Kind::Cluster => Servers::Cluster(Cluster::start(3, 1)),
+            Kind::Endpoint => Servers::Endpoint(Endpoint::start()),
         };
-        let mut deployment =
-            Self { kind, servers, wires: Vec::new(), away: Vec::new(), stepped: Vec::new() };
-        let wired = deployment.all().iter().filter(|_| kind.has_wires());
+        let (wires, away, stepped) = Default::default();
+        let mut deployment = Self { kind, servers, wires, away, stepped, moved: 0.0 };
+        let wired = deployment.all().into_iter().take(kind.servers()).filter(|_| kind.has_wires());
         let to = |server: &Server| Proxy::to(server.port(), Duration::ZERO);
         deployment.wires = (0..WORKERS).map(|_| wired.clone().map(to).collect()).collect();
         deployment
     }
 
-    fn all(&self) -> &[Server] {
+    fn all(&self) -> Vec<&Server> {
         match &self.servers {
-            Servers::Alone(servers) => servers,
-            Servers::Sentinel(service) => service.servers(),
-            Servers::Cluster(cluster) => cluster.nodes(),
+            Servers::Alone(servers) => servers.iter().collect(),
+            Servers::Sentinel(service) => service.servers().iter().collect(),
+            Servers::Cluster(cluster) => cluster.nodes().iter().collect(),
+            Servers::Endpoint(endpoint) => vec![&endpoint.master, &endpoint.replica],
         }
     }
 
-    /// The URL for a worker.
-    pub fn url(&self, worker: usize) -> String {
+    /// The URL for a worker in a round with this seed.
+    pub fn url(&self, seed: u64, worker: usize) -> String {
         match &self.wires[worker][..] {
-            [] => self.direct_url(),
+            _ if !Plan::has_wires(self.kind, seed, worker) => self.direct_url(),
             wires => wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" "),
         }
     }
@@ -75,11 +83,12 @@ impl Deployment {
             }
             Servers::Sentinel(service) => service.url(),
             Servers::Cluster(cluster) => cluster.url(),
+            Servers::Endpoint(endpoint) => endpoint.url(),
         }
     }
 
     pub fn processes(&self) -> Vec<u32> {
-        self.all().iter().filter(|server| !server.is_local()).map(Server::process).collect()
+        self.all().into_iter().filter(|it| !it.is_local()).map(Server::process).collect()
     }
 
     /// The sum of all steps of clocks forward in this round, in milliseconds. No clock is further
@@ -98,7 +107,7 @@ impl Deployment {
         match &self.servers {
             Servers::Sentinel(service) => service.epoch(),
             Servers::Cluster(cluster) => cluster.epoch(),
-            Servers::Alone(_) => 0,
+            Servers::Alone(_) | Servers::Endpoint(_) => 0,
         }
     }
 
@@ -127,7 +136,7 @@ impl Deployment {
                 let asked = (0..2).find(|node| !is_away(*node))?;
                 cluster.owner(asked, key)?
             }
-            Servers::Alone(_) => server,
+            Servers::Alone(_) | Servers::Endpoint(_) => server,
         };
         // What is away may be frozen, and would not answer.
         (!is_away(number) && self.away.len() < self.kind.minority()).then_some(number)
@@ -156,6 +165,7 @@ impl Deployment {
                 let Servers::Cluster(cluster) = &self.servers else { return false };
                 cluster.fail_over(number);
             }
+            Hit::Move(how) => self.begin_move(how),
             Hit::StepClock(millis) => {
                 server.step_clock(millis);
                 self.stepped.push((number, millis));
@@ -184,10 +194,53 @@ impl Deployment {
         let Some(at) = self.away.iter().position(is_own) else { return };
         let (_, number) = self.away.remove(at);
         match hit {
+            Hit::Move(how) => self.end_move(how),
             Hit::Freeze => self.server(number).signal("CONT"),
             _ if self.kind.replicas() > 0 => self.replace_master(number),
             _ => self.server(number).start_again(),
         }
+    }
+
+    fn begin_move(&mut self, how: Move) {
+        let old = match how {
+            Move::Kept => Old::Demoted,
+            Move::Cut => Old::Cut,
+            Move::NoReplicas => Old::WithoutReplicas,
+            Move::TwoMasters => Old::Master,
+            Move::Lag => {
+                let Servers::Endpoint(endpoint) = &self.servers else { return };
+                endpoint.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+                return;
+            }
+        };
+        self.fail_over(old);
+        if !Hit::Move(how).lasts() {
+            self.settle();
+        }
+    }
+
+    fn end_move(&mut self, how: Move) {
+        if how == Move::Lag {
+            self.fail_over(Old::Demoted);
+        }
+        self.settle();
+    }
+
+    fn fail_over(&mut self, old: Old) {
+        let Servers::Endpoint(endpoint) = &self.servers else { return };
+        endpoint.fails_over(old);
+        for wire in self.wires.iter().flatten() {
+            wire.leads_to(endpoint.replica.port());
+            if matches!(old, Old::Cut) {
+                wire.cut();
+            }
+        }
+        self.moved = now();
+    }
+
+    fn settle(&mut self) {
+        let Servers::Endpoint(endpoint) = &mut self.servers else { return };
+        endpoint.settle();
     }
 
     /// Sets all clocks to the time of day.
@@ -206,6 +259,7 @@ impl Deployment {
         match &self.servers {
             Servers::Sentinel(service) => service.await_replicas(),
             Servers::Cluster(cluster) => cluster.await_agreement(),
+            Servers::Endpoint(endpoint) => endpoint.replicates(),
             Servers::Alone(servers) if self.kind.is_quorum() => {
                 servers.iter().for_each(|server| server.await_uptime(3));
             }
@@ -225,6 +279,7 @@ impl Deployment {
             Servers::Alone(servers) => &mut servers[number],
             Servers::Cluster(cluster) => cluster.node_mut(number),
             Servers::Sentinel(service) => service.server_mut(u16::try_from(number).unwrap()),
+            Servers::Endpoint(endpoint) => &mut endpoint.master,
         }
     }
 
@@ -240,7 +295,7 @@ impl Deployment {
                 cluster.await_failover(number);
                 cluster.node_mut(number).start_again();
             }
-            Servers::Alone(_) => unreachable!("these have no replicas"),
+            Servers::Alone(_) | Servers::Endpoint(_) => unreachable!("these have no replicas"),
         }
     }
 }

@@ -55,6 +55,8 @@ pub enum Hit {
     RestartEmpty,
     /// Cluster: the replica takes over from a living master.
     FailOver,
+    /// Endpoint: the replica takes over behind the name.
+    Move(Move),
     /// Deletes all data.
     Flush,
     /// On `local:`, the file with that name.
@@ -63,6 +65,29 @@ pub enum Hit {
     /// By so many milliseconds, forward or back.
     StepClock(i64),
 }
+
+/// What the old master of an endpoint does while the name moves to the new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// It becomes a replica, and keeps its connections.
+    Kept,
+    /// It becomes a replica, and closes its connections.
+    Cut,
+    /// Before, the replica lags for a while, and never receives what it missed.
+    Lag,
+    /// For a while, it refuses writes without a replica.
+    NoReplicas,
+    /// For a while, it stays a master.
+    TwoMasters,
+}
+
+pub const MOVES: [(&str, Move); 5] = [
+    ("kept", Move::Kept),
+    ("cut", Move::Cut),
+    ("lag", Move::Lag),
+    ("no-replicas", Move::NoReplicas),
+    ("two-masters", Move::TwoMasters),
+];
 
 /// What a fault may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +104,12 @@ pub enum Effect {
     Loses,
     /// As `Loses`, although the new master has the data that it has received.
     FailsOver,
+    /// For a while, a name leads to no master that serves. `whole`: the new one has all that the old
+    /// one had. `frees`: it may lack grants that were acknowledged, or both may grant.
+    Moves {
+        whole: bool,
+        frees: bool,
+    },
     /// The holders lose the lock, and others are kept out until they have stopped.
     Revokes,
     /// The holders lose the lock at once.
@@ -95,7 +126,10 @@ pub enum Effect {
 impl Hit {
     /// Whether the server does not answer until the fault ends.
     pub fn lasts(self) -> bool {
-        matches!(self, Self::Freeze | Self::Down)
+        matches!(
+            self,
+            Self::Freeze | Self::Down | Self::Move(Move::Lag | Move::NoReplicas | Move::TwoMasters)
+        )
     }
 }
 

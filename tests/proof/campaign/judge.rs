@@ -100,7 +100,28 @@ impl Happened {
 
     /// Whether the lock may be granted although its holder still runs.
     fn may_free(&self) -> bool {
-        matches!(self.effect, Effect::Loses | Effect::FailsOver | Effect::Frees | Effect::Hurries)
+        matches!(
+            self.effect,
+            Effect::Loses
+                | Effect::FailsOver
+                | Effect::Moves { frees: true, .. }
+                | Effect::Frees
+                | Effect::Hurries
+        )
+    }
+
+    fn is_move(&self) -> bool {
+        matches!(self.effect, Effect::Moves { .. })
+    }
+
+    /// Whether this worker loses its hold because the name moves: the new master has not received
+    /// it, or cannot renew it for too long. A third of a TTL lies between the time for a renewal
+    /// and that for stopping the command, and each pause between two attempts is twice the last.
+    fn loses_hold(&self, worker: &Worker) -> bool {
+        let is_new = worker.run.as_ref().is_some_and(|run| run.first >= self.from);
+        let is_long = self.to - self.from > seconds(worker.work.ttl) / 8.0;
+        let Effect::Moves { frees, .. } = self.effect else { return false };
+        is_long || frees && is_new
     }
 
     /// Whether this hold may be older than the end of the fault.

@@ -6,6 +6,8 @@ pub enum Kind {
     Files,
     Sentinel,
     Cluster,
+    /// A master and its replica behind one name, which moves.
+    Endpoint,
     /// Of so many servers.
     Quorum(usize),
 }
@@ -15,14 +17,14 @@ impl Kind {
     pub fn replicas(self) -> u64 {
         match self {
             Self::Sentinel => 2,
-            Self::Cluster => 1,
+            Self::Cluster | Self::Endpoint => 1,
             _ => 0,
         }
     }
 
-    /// Whether each worker reaches the servers through its own proxies.
+    /// Whether workers reach the servers through their own proxies.
     pub fn has_wires(self) -> bool {
-        matches!(self, Self::Server | Self::Quorum(_))
+        matches!(self, Self::Server | Self::Quorum(_) | Self::Endpoint)
     }
 
     pub fn is_quorum(self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::faults::{Effect, Fault, Hit, WORKERS, What, Whom};
+use super::faults::{Effect, Fault, Hit, MOVES, Move, WORKERS, What, Whom};
 use super::kind::Kind;
 use crate::support::random::Random;
 
@@ -81,6 +81,10 @@ impl Plan {
                 Hit::Flush | Hit::RestartEmpty => Effect::Loses,
                 Hit::StepClock(0..) => Effect::Hurries,
                 Hit::StepClock(_) => Effect::Prolongs,
+                Hit::Move(how) => {
+                    let whole = !matches!(how, Move::Lag | Move::TwoMasters);
+                    Effect::Moves { whole, frees: !whole && self.min_replicas == 0 }
+                }
                 // Locks survive a failover to any replica if all have confirmed them.
                 _ if what.may_replace_master(self.kind)
                     && self.min_replicas < self.kind.replicas() =>
@@ -102,16 +106,23 @@ impl Plan {
         self.works.iter().map(longest).max().unwrap_or_default() + Duration::from_secs(2)
     }
 
+    /// Whether this worker reaches the servers through its own proxies. On an endpoint, every other
+    /// one uses the name itself.
+    pub fn has_wires(kind: Kind, seed: u64, worker: usize) -> bool {
+        kind.has_wires() && (kind != Kind::Endpoint || (seed + worker as u64).is_multiple_of(2))
+    }
+
     pub fn new(kind: Kind, seed: u64) -> Self {
         let random = &mut Random(seed);
         let min_replicas = random.below(kind.replicas() + 1);
         let longest = if kind.replicas() > 0 { 5_000 } else { 3_000 };
+        let shortest = if kind == Kind::Endpoint { 2_000 } else { 1_000 };
         // All clients of a lock on a quorum use the same TTL.
         let common = kind.is_quorum().then(|| pick(random, &[1_000, 3_000]));
         let common = common.map(Duration::from_millis);
         let modes = Self::modes(random);
         let works = (0..2 + random.below(WORKERS as u64 - 1)).map(|number| {
-            let ttl = common.unwrap_or_else(|| millis(random, 1_000, longest));
+            let ttl = common.unwrap_or_else(|| millis(random, shortest, longest));
             let first = number == 0;
             let limit = match random.below(8) {
                 _ if first => None,
@@ -142,7 +153,7 @@ impl Plan {
             }
         });
         let works: Vec<Work> = works.collect();
-        let faults = Self::faults(kind, random, works.len() as u64);
+        let faults = Self::faults(kind, seed, random, works.len() as u64);
         Self { kind, seed, min_replicas, works, faults }
     }
 
@@ -160,13 +171,17 @@ impl Plan {
         }
     }
 
-    fn faults(kind: Kind, random: &mut Random, workers: u64) -> Vec<Fault> {
+    fn faults(kind: Kind, seed: u64, random: &mut Random, workers: u64) -> Vec<Fault> {
         let servers = kind.servers() as u64;
         // All faults hit the same minority, except restarts.
         let first = random.below(servers);
         let minority = (first..).take(kind.minority()).map(|server| (server % servers) as usize);
         let minority: Vec<usize> = minority.collect();
-        let mut fails_over = false;
+        let only = std::env::var("RLOCK_TEST_FAILOVER").ok();
+        let moves = MOVES.iter().filter(|(name, _)| only.as_deref().is_none_or(|it| it == *name));
+        let moves: Vec<Move> = moves.map(|(_, how)| *how).collect();
+        // An endpoint has failovers of its own.
+        let mut fails_over = kind == Kind::Endpoint;
         let mut faults: Vec<Fault> = Vec::new();
         for _ in 0..random.below(4) + u64::from(random.below(8) > 0) {
             let server = pick(random, &minority);
@@ -175,6 +190,9 @@ impl Plan {
                 _ => Whom::Holder,
             };
             let what = match random.below(10) {
+                0..5 if kind == Kind::Endpoint => {
+                    What::OnServer(server, Hit::Move(pick(random, &moves)))
+                }
                 0 | 1 => What::Stop(whom),
                 2 => What::Kill(whom),
                 3 => What::Terminate(whom),
@@ -184,7 +202,7 @@ impl Plan {
                     let orderly = if kind == Kind::Cluster { Hit::FailOver } else { Hit::Freeze };
                     What::OnServer(server, pick(random, &[Hit::Down, Hit::Freeze, orderly]))
                 }
-                5..8 if kind.has_wires() => Self::fault_of_the_network(kind, random),
+                5..8 if kind.has_wires() => Self::fault_of_the_network(kind, seed, random),
                 _ => What::OnServer(server, Self::hit(kind, random)),
             };
             let (at, lasting) = (millis(random, 0, 3_500), millis(random, 0, 2_500));
@@ -213,17 +231,18 @@ impl Plan {
         let clock = pick(random, &[Hit::StepClock(step), Hit::StepClock(-step)]);
         let own: &[Hit] = match kind {
             Kind::Files => &[],
-            Kind::Sentinel | Kind::Cluster => &[Flush, KillConnections],
+            Kind::Sentinel | Kind::Cluster | Kind::Endpoint => &[Flush, KillConnections],
             Kind::Server => &[Flush, KillConnections, Freeze, Down, RestartEmpty, clock, clock],
             Kind::Quorum(_) => &[Freeze, Down, RestartEmpty, RestartEmpty, clock, clock],
         };
         pick(random, &[own, &[Hit::DeleteKey]].concat())
     }
 
-    fn fault_of_the_network(kind: Kind, random: &mut Random) -> What {
+    fn fault_of_the_network(kind: Kind, seed: u64, random: &mut Random) -> What {
         let servers = kind.servers() as u64;
         // Of a quorum, most workers keep a majority.
-        let wires = std::array::from_fn(|_| match kind.is_quorum() {
+        let wires = std::array::from_fn(|worker| match kind.is_quorum() {
+            _ if !Self::has_wires(kind, seed, worker) => 0,
             true => random.below(1 << servers) & random.below(1 << servers),
             false => random.below(1 << servers),
         });

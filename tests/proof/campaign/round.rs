@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::deployment::Deployment;
-use super::faults::{Fault, Hit, What, Whom};
+use super::faults::{Effect, Fault, Hit, What, Whom};
 use super::judge;
 use super::plan::Plan;
 use super::record::{Happened, Record, Worker, runs};
@@ -57,13 +57,7 @@ pub fn play(deployment: &mut Deployment, plan: &Plan) -> Record {
         revoking: Vec::new(),
     };
     round.machine.watch_servers(round.deployment.processes());
-    if plan.min_replicas > 0 {
-        // A replica that has just connected takes a second to confirm anything.
-        let count = plan.min_replicas.to_string();
-        let sure = ["exec", "--min-replicas", &count, "--ttl=4s", &round.lock, "true"];
-        let url = round.deployment.direct_url();
-        until("the replicas confirm", || run(rlock(sure).env("RLOCK_URL", &url)).code() == 0);
-    }
+    round.await_confirmations();
     let start = Instant::now();
     for (at, act) in round.timeline() {
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
@@ -92,8 +86,18 @@ impl Round<'_> {
         acts
     }
 
+    /// A replica that has just connected takes a second to confirm anything.
+    fn await_confirmations(&self) {
+        if self.plan.min_replicas > 0 {
+            let count = self.plan.min_replicas.to_string();
+            let sure = ["exec", "--min-replicas", &count, "--ttl=4s", "sure", "true"];
+            let url = self.deployment.direct_url();
+            until("the replicas confirm", || run(rlock(sure).env("RLOCK_URL", &url)).code() == 0);
+        }
+    }
+
     fn start(&mut self, number: usize) {
-        let url = self.deployment.url(number);
+        let url = self.deployment.url(self.plan.seed, number);
         let worker = Started::start(self.plan, number, &self.lock, &url, self.directory.path());
         self.workers[number] = Some(worker);
     }
@@ -153,7 +157,12 @@ impl Round<'_> {
     fn happened(&mut self, what: What, worker: Option<usize>, from: f64) {
         let effect = self.plan.effect(what, worker.unwrap_or(0));
         let is_step = matches!(what, What::OnServer(_, Hit::StepClock(..0)));
-        let to = now() + if is_step { self.deployment.prolonged() as f64 / 1e3 } else { 0.0 };
+        let mut to = now() + if is_step { self.deployment.prolonged() as f64 / 1e3 } else { 0.0 };
+        if let Effect::Moves { whole, .. } = effect {
+            self.await_confirmations();
+            // The new master serves at once, unless it needs a replica.
+            to = if whole && self.plan.min_replicas == 0 { self.deployment.moved } else { now() };
+        }
         let wall = time_of_day() + self.deployment.hurried() * 1_000;
         self.happened.push(Happened { what, effect, from, to, wall, exit: None });
     }

@@ -23,6 +23,7 @@ pub(super) enum Action {
     Reconnect,
     ToolLeaves,
     Thaw,
+    Promote,
     /// A fault or what comes from outside, such as a signal, by its letter in a scope.
     Fault(char),
 }
@@ -79,6 +80,7 @@ impl Action {
             Self::Resume => "{client} resumes",
             Self::Reconnect => "{client} can reach the server again",
             Self::ToolLeaves => "the other tool deletes its key",
+            Self::Promote => "the name leads to the master again",
             Self::Thaw => "server {server} thaws",
             Self::Fault(letter) => {
                 let fault = faults.iter().find(|(known, _)| *known == letter);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use rlock::rules::model::Lock;
 use rlock::rules::model::transaction::Transaction;
-use rlock::rules::{Fence, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
+use rlock::rules::{Failure, Fence, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
 use rlock::store::Store;
 
 use super::scope::key;
@@ -26,18 +26,25 @@ thread_local! {
     static DIFFERENCE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A lock, and the time on its server.
+/// A lock, the time on its server, and whether that is a replica. A replica must refuse all calls,
+/// also if it has not received the lock, so the result counts for nothing.
 pub(super) struct Calls<'l> {
     pub(super) lock: &'l mut Lock,
     pub(super) now: u64,
+    pub(super) is_replica: bool,
 }
 
 impl Calls<'_> {
     pub(super) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
+        let is_replica = self.is_replica;
         self.call(
             ("acquire", request, attempt, seen),
             |model| model.acquire(request, attempt, seen),
-            |server| server.ask(request, attempt, seen, None).unwrap(),
+            |server| match server.ask(request, attempt, seen, None) {
+                // It says nothing about the lock, and the next attempt is refused.
+                Ok(Verdict::Again) if is_replica => Err(Failure::Interrupted { sent: true }),
+                told => told,
+            },
         )
     }
 
@@ -45,7 +52,7 @@ impl Calls<'_> {
         self.call(
             ("renew", token, ttl),
             |model| model.renew(token, Some(*ttl)),
-            |server| server.renew(key, token, Some(*ttl), None).unwrap(),
+            |server| server.renew(key, token, Some(*ttl), None),
         )
     }
 
@@ -53,7 +60,7 @@ impl Calls<'_> {
         self.call(
             ("release", token),
             |model| model.release(token, Outcome::Unknown),
-            |server| server.release(key, token, Outcome::Unknown).unwrap(),
+            |server| server.release(key, token, Outcome::Unknown),
         )
     }
 
@@ -62,7 +69,7 @@ impl Calls<'_> {
         self.call(
             ("leave", token, ttl),
             |model| model.leave(token, *ttl, false),
-            |server| server.leave(request).unwrap(),
+            |server| server.leave(request),
         );
     }
 
@@ -71,7 +78,7 @@ impl Calls<'_> {
         self.call(
             ("revoke", how == Revocation::Now),
             |model| model.revoke(up_to, how, by),
-            |server| server.revoke_up_to(&key(), Some(up_to), how, by).unwrap().0,
+            |server| Ok(server.revoke_up_to(&key(), Some(up_to), how, by)?.0),
         );
     }
 
@@ -79,12 +86,12 @@ impl Calls<'_> {
         &mut self,
         call: impl Hash + Debug,
         model: impl FnOnce(&mut Transaction<'_>) -> R,
-        scripts: impl FnOnce(&mut StoreOn<Shim>) -> R,
+        scripts: impl Fn(&mut StoreOn<Shim>) -> Result<R, Failure>,
     ) -> R {
-        let (lock, now) = (&mut *self.lock, self.now);
+        let (lock, now, is_replica) = (&mut *self.lock, self.now, self.is_replica);
         let is_new = || {
             let hasher = BuildHasherDefault::<DefaultHasher>::default();
-            let hash = hasher.hash_one((&*lock, now, &call));
+            let hash = hasher.hash_one((&*lock, now, is_replica, &call));
             PLAYED.with_borrow_mut(|played| played.insert(hash))
         };
         let before = (WITH_SCRIPTS.get() && is_new()).then(|| lock.clone());
@@ -93,15 +100,26 @@ impl Calls<'_> {
         let reply = model(&mut transaction);
         if let Some(before) = before {
             let key = &key();
-            Shim.set_time(now);
-            Shim::redis(|redis| {
-                redis.set_home(stored::keys(&before, key));
-                redis.pushed.clear();
-            });
-            let told = scripts(&mut Shim::store(0));
-            let mut differences = agreement::differences(lock, key, now);
-            if told != reply {
-                differences.push(format!("reply: {told:#?} / {reply:#?}"));
+            let told = |before: &Lock| {
+                Shim.set_time(now);
+                Shim::redis(|redis| {
+                    redis.set_home(stored::keys(before, key));
+                    redis.pushed.clear();
+                    redis.is_replica = is_replica;
+                });
+                scripts(&mut Shim::store(0))
+            };
+            let mut differences = Vec::new();
+            if is_replica {
+                let either = [before.clone(), Lock::default()];
+                let told = either.iter().filter_map(|lock| told(lock).ok());
+                differences.extend(told.map(|told| format!("a replica replies {told:#?}")));
+            } else {
+                let told = told(&before).unwrap();
+                differences = agreement::differences(lock, key, now);
+                if told != reply {
+                    differences.push(format!("reply: {told:#?} / {reply:#?}"));
+                }
             }
             if !differences.is_empty() {
                 let difference = format!("{call:#?}\n{before:#?}\n{differences:#?}");

@@ -13,6 +13,8 @@ pub(crate) struct Redis {
     pub(crate) now: u64,
     /// Whether its memory is full, so that a script may not begin with a write that needs memory.
     pub(crate) is_full: bool,
+    /// Whether it is a replica, which refuses writes.
+    pub(crate) is_replica: bool,
     databases: [Keys; 2],
     selected: usize,
     /// The database that has the lock.
@@ -41,6 +43,7 @@ pub(crate) enum Data {
 type Reply = Result<Value, String>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const REPLICA: &str = "READONLY You can't write against a read only replica.";
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Two functions that find the data of one type: to read it, and to write it, which creates it if
@@ -102,7 +105,11 @@ impl Redis {
         }
         let frees =
             ["DEL", "HDEL", "LREM", "LTRIM", "PEXPIREAT", "UNLINK", "ZREM", "ZREMRANGEBYRANK"];
-        self.has_written |= needs_memory || frees.contains(&name);
+        let writes = needs_memory || frees.contains(&name);
+        if self.is_replica && writes {
+            return Err(REPLICA.into());
+        }
+        self.has_written |= writes;
         let reply = self.execute(words);
         if let Some(key) = words.get(1)
             && self.keys().get(*key).is_some_and(|entry| entry.data.is_empty())

@@ -14,6 +14,10 @@ use crate::campaign::record::{End, Happened, Record, Run, Worker};
 use crate::campaign::strain::Strain;
 use crate::campaign::time::Span;
 
+/// A name moves, and the new master has all, or may lack what it has not received.
+const MOVES: Effect = Effect::Moves { whole: true, frees: false };
+const LAGS: Effect = Effect::Moves { whole: false, frees: true };
+
 /// A worker whose command runs from `first` to `last`.
 fn worker(number: usize, mode: Mode, first: f64, last: f64) -> Worker {
     let slot = match mode {
@@ -139,6 +143,11 @@ fn an_overlap_breaks_a_promise_unless_a_documented_gap_excuses_all_of_it() {
         ("stuck", stuck((0.45, 0.51)), &[]),
         ("stuck for less", stuck((0.45, 0.49)), &[NoOverlap]),
     ]);
+    for frees in [true, false] {
+        let effect = Effect::Moves { whole: false, frees };
+        let promises: &[Promise] = if frees { &[] } else { &[NoOverlap] };
+        check([("name moved", overlapping().hit(effect, 0.3, 0.3), promises)]);
+    }
     for effect in [Effect::Revokes, Effect::Breaks, Effect::Delays, Effect::Prolongs] {
         check([("no gap", overlapping().hit(effect, 0.3, 0.6), &[NoOverlap][..])]);
     }
@@ -200,6 +209,8 @@ fn overtaking_a_waiter_breaks_a_promise() {
     check([
         ("overtaken", exclusive(), &[FirstComeFirstServed][..]),
         ("started before the other queued", earlier(), &[]),
+        ("name moved", exclusive().hit(MOVES, 0.3, 0.4), &[FirstComeFirstServed]),
+        ("queue left behind", exclusive().hit(LAGS, 0.3, 0.4), &[]),
         ("unheard", exclusive().hit(Effect::Delays, 0.3, 0.4), &[]),
         ("freed unclaimed", exclusive().hit(Effect::Frees, 0.55, 0.55), &[]),
         ("freed", exclusive().hit(Effect::Frees, 0.3, 0.3), &[FirstComeFirstServed]),
@@ -247,6 +258,17 @@ fn an_exit_status_without_a_cause_breaks_a_promise() {
         one.hit(Effect::Parts([wires, 0b111, 0, 0, 0, 0]), 0.2, 0.3)
     };
     let one = |from| ended(76, true).on_a_quorum().hit(Effect::FailsOne(0), from, from);
+    let moved = |effect, from| ended(76, true).hit(effect, from, 0.3);
+    let waiter = |status| ended(status, false).queued(0, 0.1).hit(MOVES, 0.2, 0.3);
+    check([
+        ("moved with its hold", moved(MOVES, 0.2), &[DocumentedStatus][..]),
+        ("without a master for long", moved(MOVES, 0.15), &[]),
+        ("received before", moved(LAGS, 0.2), &[DocumentedStatus]),
+        ("never received", moved(LAGS, 0.2).run(0, |it| it.first = 0.25), &[]),
+        ("a waiter sent home", waiter(78), &[DocumentedStatus]),
+        ("a waiter without a limit", waiter(69), &[DocumentedStatus]),
+        ("a first request of a replica", ended(78, false).hit(MOVES, 0.2, 0.3), &[]),
+    ]);
     check([
         ("freed before its reply", ended(79, false).hit(Effect::Frees, 0.2, 0.3), &[][..]),
         ("cut short", in_order().run(0, |it| it.done = false), &[DocumentedStatus]),

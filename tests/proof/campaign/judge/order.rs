@@ -14,6 +14,9 @@ impl Happened {
     fn disturbs_queue(&self, record: &Record) -> bool {
         match self.effect {
             Effect::Delays | Effect::Loses | Effect::FailsOver => true,
+            Effect::Moves { whole, .. } => {
+                !whole || self.to - self.from > seconds(CLAIM_WINDOW) / 2.0
+            }
             Effect::Hurries => record.hurried >= seconds(CLAIM_WINDOW),
             _ => false,
         }

@@ -2,13 +2,13 @@
 
 use super::{Promise, Verdict, meets, seconds};
 use crate::campaign::faults::Effect;
-use crate::campaign::record::{End, Record};
+use crate::campaign::record::{End, Happened, Record};
 use crate::campaign::time::Span;
 
 impl Record {
     /// Whether this worker had a reason to find no server to use, or to lose its lock: one that is
     /// the same for both, or one of the `other` effects.
-    fn has_cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> bool {
+    fn has_cause(&self, number: usize, other: impl Fn(&Happened) -> bool) -> bool {
         let worker = &self.workers[number];
         let ttl = seconds(worker.work.ttl);
         // After the command has ended, rlock tries to release the lock. A lease ends a TTL after its
@@ -23,8 +23,8 @@ impl Record {
                 Effect::Delays | Effect::Loses | Effect::FailsOver => meets(fault.span(), during),
                 Effect::Stops(who) => who == number && meets(fault.span(), during),
                 // A reply may be broken off much later.
-                Effect::Breaks => other(&fault.effect) && fault.from <= during.1,
-                _ => other(&fault.effect) && meets(fault.span(), during),
+                Effect::Breaks => other(fault) && fault.from <= during.1,
+                _ => other(fault) && meets(fault.span(), during),
             })
     }
 
@@ -63,18 +63,27 @@ impl Verdict {
                 End::Signal(9 | 15) => worker.work.is_script && !hit,
                 end => end == End::Status(76) && !(worker.work.is_script && ran),
             };
-            let ends_lease = |effect: &Effect| {
-                matches!(effect, Effect::Revokes | Effect::Frees | Effect::Hurries)
+            let ends_lease = |fault: &Happened| {
+                matches!(fault.effect, Effect::Revokes | Effect::Frees | Effect::Hurries)
+                    || fault.loses_hold(worker)
             };
+            // Whoever waits has heard from the server, and waits on without it.
+            let is_new = worker.queued.is_none();
             // A server ends a blocking call by its time of day, so it answers a waiter later.
-            let ends_request = |effect: &Effect| {
-                *effect == Effect::Breaks || *effect == Effect::Prolongs && worker.queued.is_some()
+            let ends_request = |fault: &Happened| {
+                fault.effect == Effect::Breaks
+                    || fault.effect == Effect::Prolongs && !is_new
+                    || fault.is_move() && (is_new || worker.work.limit.is_some())
             };
             let fine = match worker.end {
                 _ if is_loss => record.has_cause(number, ends_lease),
                 End::Status(0) => done,
                 End::Status(69) => !ran && record.has_cause(number, ends_request),
                 End::Status(75) => !ran && worker.work.limit.is_some(),
+                End::Status(78) => {
+                    let mut faults = record.faults.iter();
+                    !ran && is_new && faults.any(|it| it.is_move() && meets(it.span(), during))
+                }
                 // A grant may be freed before its reply arrives.
                 End::Status(79) => {
                     !ran && record.suffers(during, |effect| *effect == Effect::Frees)

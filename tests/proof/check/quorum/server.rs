@@ -90,7 +90,7 @@ impl Server {
     /// Returns whether another client is now believed alive for longer than before.
     pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
         let before = self.lock.queue.clone();
-        let mut calls = Calls { lock: &mut self.lock, now: self.clock };
+        let mut calls = Calls { lock: &mut self.lock, now: self.clock, is_replica: false };
         let line = &mut self.lines[client];
         match sent.what {
             What::Ask(part) => {
@@ -116,7 +116,7 @@ impl Server {
 
     /// Renews a hold, if the server answers.
     pub(super) fn renew(&mut self, request: &Request) -> Option<Renewal> {
-        let mut calls = Calls { lock: &mut self.lock, now: self.clock };
+        let mut calls = Calls { lock: &mut self.lock, now: self.clock, is_replica: false };
         let renewal = (self.state == State::Up).then(|| calls.renew(request));
         self.deliver_mail();
         renewal

@@ -31,6 +31,8 @@ pub(super) enum Reply {
     Renewal(Renewal),
     Release(Release),
     Left,
+    /// By a replica.
+    Refused,
 }
 
 /// The request whose reply the client awaits.

@@ -13,7 +13,8 @@ use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::{End, Event, Step, Stop, Waiter};
 use rlock::rules::{
-    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Seen, Slot, Ticket, Verdict,
+    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Seen, Slot, Ticket, UserMessage,
+    Verdict,
 };
 
 /// Less than a lease.
@@ -127,8 +128,15 @@ impl World {
     }
 
     pub(super) fn read_reply(&mut self, index: usize) {
-        if let Some((reply, sent)) = self.clients[index].connection.take_reply() {
-            self.answered(index, sent, Ok(reply));
+        let connection = &mut self.clients[index].connection;
+        match connection.take_reply() {
+            Some((Reply::Refused, sent)) => {
+                connection.close();
+                let refused = Failure::NotHere(UserMessage::new("is a replica"));
+                self.answered(index, sent, Err(refused));
+            }
+            Some((reply, sent)) => self.answered(index, sent, Ok(reply)),
+            None => {}
         }
     }
 

@@ -31,6 +31,7 @@ impl Play for World {
         ('e', "the server's clock is set back a second"),
         ('p', "{client} is paused"),
         ('n', "{client} cannot reach the server for a while"),
+        ('y', "the name leads to a replica, whose data may lag"),
     ];
 
     fn start(scope: &'static Scope) -> Self {
@@ -39,6 +40,7 @@ impl Play for World {
             course: Course::new(scope),
             lock: Lock::default(),
             clock: NOW,
+            is_replica: false,
             clients: vec![Client::default(); count],
             monitor: Monitor::new(count),
         }
@@ -88,6 +90,8 @@ impl Play for World {
         let is_ours = is_used && !is_foreign;
         let server_turns = [
             (ToolLeaves, is_foreign),
+            (Promote, self.is_replica),
+            (Fault('y'), !self.is_replica),
             (Fault('v'), is_ours),
             (Fault('w'), is_ours),
             (Fault('k'), !is_foreign),
@@ -163,13 +167,22 @@ impl Play for World {
                 self.clients[index].cut = true;
                 self.break_off(index);
             }
+            Action::Fault('y') => {
+                self.monitor.idle = 0;
+                self.monitor.shaken = true;
+                self.is_replica = true;
+                // A server ends all sleeps when it becomes a replica.
+                let sleepers = (0..self.clients.len()).filter(|it| self.clients[*it].is_asleep());
+                sleepers.collect::<Vec<_>>().into_iter().for_each(|it| self.break_off(it));
+            }
+            Action::Promote => self.is_replica = false,
             Action::Tick => self.tick(),
             action => panic!("{action:?} does not occur with one server"),
         }
     }
 
     fn is_patient(&self) -> bool {
-        self.course.left.of_all("dblrfpn") > 0
+        self.course.left.of_all("dblrfpny") > 0
     }
 
     fn settle(&mut self) -> Option<Property> {

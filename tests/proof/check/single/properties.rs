@@ -155,9 +155,9 @@ impl World {
         ttl / 3 + kill_after + millis(late + self.course.scope.lag())
     }
 
-    /// Whether a client has been cut off or paused so far.
+    /// Whether a client has been cut off from the master or paused so far.
     fn is_cut_or_paused(&self) -> bool {
-        self.course.used('n') + self.course.used('p') > 0
+        self.course.used('n') + self.course.used('p') + self.course.used('y') > 0
     }
 
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter: a
@@ -176,13 +176,15 @@ impl World {
         let granted = self.lock.holds.iter().map(holder);
         let idle = is_unused
             && !self.is_foreign()
+            && !self.is_replica
             && queued.chain(granted).any(|client| waits(&self.clients[client]))
             && self.clients.iter().all(|client| client.load() == 0);
         self.monitor.idle = if idle { self.monitor.idle + 1 } else { 0 };
         let heartbeat =
             (0..self.clients.len()).map(|client| self.course.scope.ttl(client) / 3).max();
         // The longest pause of a waiter that could not reach the server.
-        let away = millis(if self.course.used('n') > 0 { 2 } else { 0 });
+        let is_away = self.course.used('n') + self.course.used('y') > 0;
+        let away = millis(if is_away { 2 } else { 0 });
         let bound = match self.monitor.shaken {
             true => heartbeat.unwrap_or_default() + millis(1 + self.course.used('d')) + away,
             false => Duration::ZERO,

@@ -14,8 +14,8 @@ const QUICK: &[&str] = &[
     "x,x,x c1; 2,2,2 c1; x,x l1 b1; x,x p1 d1; x,x n1 c1; x,xp c1 l1; x,xp,xp c1",
     // Operators and other tools.
     "x,x v1 c1; x,x w1 c1 d1; x,x k1 d1",
-    // A server that restarts.
-    "x,x r1 d1; x,x f1 b1; x,x,x f1",
+    // A server that restarts, or one whose name leads to a replica for a while.
+    "x,x r1 d1; x,x f1 b1; x,x,x f1; x,x b1 y1; xo,so y1 v1; x,xd y1",
     // A lock that is kept, or entered once more.
     "xa,xa d1; xa,2a,x l1; xo,xo,x c1; xo,so,s l1; x,xi,x c1; x,xi v1 d1",
     // Requests that go ahead, or end older ones.

@@ -6,6 +6,7 @@ use super::properties;
 use super::world::World;
 use crate::check::calls::Calls;
 use crate::check::scope::whose;
+use rlock::rules::model::Lock;
 use rlock::rules::model::lock::Hold;
 use rlock::rules::{Answer, Request, Revocation, Verdict};
 
@@ -14,7 +15,10 @@ impl World {
     pub(super) fn execute(&mut self, index: usize, what: &What) -> Reply {
         let request = &self.course.scope.clients[index].request;
         let before = self.lock.holds.clone();
-        let mut calls = Calls { lock: &mut self.lock, now: self.clock };
+        let (mut copy, now) = (self.on_replica(), self.clock);
+        let is_replica = self.is_replica;
+        let lock = copy.as_mut().unwrap_or(&mut self.lock);
+        let mut calls = Calls { lock, now, is_replica };
         let reply = match what {
             What::Acquire { attempt, seen, arrival } => {
                 let request = Request { arrival: *arrival, ..request.clone() };
@@ -27,6 +31,9 @@ impl World {
                 Reply::Left
             }
         };
+        if is_replica {
+            return Reply::Refused;
+        }
         let is_granted = matches!(reply, Reply::Verdict(Verdict::Answer(Answer::Granted { .. })));
         self.judge(&before, Some((index, what, &reply)));
         self.deliver_mail();
@@ -37,16 +44,25 @@ impl World {
     }
 
     pub(super) fn revoke(&mut self, revocation: Revocation) {
+        if let Some(mut copy) = self.on_replica() {
+            let now = self.clock;
+            return Calls { lock: &mut copy, now, is_replica: true }.revoke(revocation);
+        }
         let before = self.lock.holds.clone();
         self.monitor.all_revoked(&self.lock, self.clock);
-        Calls { lock: &mut self.lock, now: self.clock }.revoke(revocation);
+        Calls { lock: &mut self.lock, now: self.clock, is_replica: false }.revoke(revocation);
         self.judge(&before, None);
         self.deliver_mail();
     }
 
+    /// What the replica has, if it executes the requests now.
+    fn on_replica(&self) -> Option<Lock> {
+        self.is_replica.then(|| self.lock.clone())
+    }
+
     /// Judges a call of the server.
     fn judge(&mut self, before: &[Hold], request: Option<(usize, &What, &Reply)>) {
-        let Self { course, clients, lock: after, clock: now, monitor } = self;
+        let Self { course, clients, lock: after, clock: now, monitor, .. } = self;
         let is_alive = request.is_none_or(|(client, ..)| !clients[client].has_ended());
         let call = Call { scope: course.scope, request, is_alive, before, after, now: *now };
         if let Err(property) = properties::judge(monitor, &call) {

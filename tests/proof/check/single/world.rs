@@ -12,6 +12,8 @@ pub(super) struct World {
     pub(super) lock: Lock,
     /// What the server's clock shows, in milliseconds: when time passes, all else moves back.
     pub(super) clock: u64,
+    /// Whether the name of the server leads to a replica of it.
+    pub(super) is_replica: bool,
     pub(super) clients: Vec<Client>,
     pub(super) monitor: Monitor,
 }
