@@ -38,10 +38,15 @@ pub(crate) fn shown(value: &str) -> String {
     format!("'{}'", if is_harmless(value) { value } else { "***" })
 }
 
-/// A program in a message, and as others see it. A URL in its place may contain a password.
+/// A program in a message, and as others see it. A URL, an assignment or a whole command line in its
+/// place may contain a password.
 pub(crate) fn shown_program(program: &OsStr) -> Cow<'_, str> {
     let name = program.to_string_lossy();
-    if name.contains("://") { "***".into() } else { name }
+    match name.find(|c: char| c == '=' || c.is_whitespace()) {
+        _ if name.contains("://") => "***".into(),
+        Some(end) => format!("{}***", name.get(..=end).unwrap_or_default()).into(),
+        _ => name,
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,10 @@ impl FromStr for Name {
                 UserMessage::new("lock name is a URL").with_remedy("give the server with --url")
             );
         }
+        if Token::is_of_rlock(text) || text.to_lowercase().contains("password=") {
+            let fault = UserMessage::new("not a lock name, but a secret");
+            return Err(fault.with_remedy("give the name of the lock first"));
+        }
         is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
             Some(c) => Err(contains(c)),

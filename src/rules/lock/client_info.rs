@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{UserMessage, variant};
-use crate::text::{at_most, printable};
+use crate::text::{at_most, masked, printable};
 
 /// The longest host, user or program name that is shown, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -27,7 +27,7 @@ impl FromStr for Label {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(printable(at_most(Self::LONGEST, text))))
+        Ok(Self(printable(at_most(Self::LONGEST, &masked(text)))))
     }
 }
 

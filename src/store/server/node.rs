@@ -161,7 +161,7 @@ impl Node {
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let timeout = if call.expects_no_reply { Duration::ZERO } else { self.io_timeout };
+        let timeout = call.time(self.io_timeout);
         let kind = match () {
             () if call.is_undo() => Kind::Undo,
             () if call.min_replicas > 0 => Kind::Blocking,

@@ -1,5 +1,7 @@
 //! The scripts in `lua/`, and how to call them.
 
+use std::time::Duration;
+
 use sha1_smol::Sha1;
 
 use crate::rules::{Key, Token};
@@ -20,6 +22,10 @@ impl Script {
         self.source
     }
 }
+
+/// How long an undo or a release waits for an answer at most. No signal interrupts it, and it must not
+/// keep rlock from its exit for longer.
+const UNDO_TIME: Duration = Duration::from_secs(2);
 
 pub struct Call {
     script: Script,
@@ -96,6 +102,15 @@ impl Call {
 
     pub(in crate::store) fn is_read_only(&self) -> bool {
         self.script.hash == INSPECT.hash
+    }
+
+    /// How long each answer may take.
+    pub(in crate::store) fn time(&self, io_timeout: Duration) -> Duration {
+        match () {
+            () if self.expects_no_reply => Duration::ZERO,
+            () if self.is_undo() => io_timeout.min(UNDO_TIME),
+            () => io_timeout,
+        }
     }
 
     pub(in crate::store) fn is_undo(&self) -> bool {

@@ -128,7 +128,7 @@ impl Topology for Sentinel {
             // It follows an earlier request, wherever that went.
             return Ok(self.master.run_script(call, false, interrupt)?);
         }
-        let master = self.master(None, Limit::new(self.io_timeout, interrupt))?;
+        let master = self.master(None, Limit::new(call.time(self.io_timeout), interrupt))?;
         let mut reply = master.run_script(call, false, interrupt);
         let demoted = self.master.endpoint().clone();
         // During a failover, another sentinel may already name the new master.
@@ -137,16 +137,13 @@ impl Topology for Sentinel {
         {
             reply = other.run_script(call, false, interrupt);
         }
-        reply.map_err(|refusal| match refusal.is_not_here() {
-            true => not_a_master(self.master.endpoint()),
-            // A sentinel has just named this server.
-            false => {
-                let service = &self.service;
-                refusal
-                    .failure
-                    .if_others(true)
-                    .reworded(|why| format!("master of {service}: {why}"))
-            }
+        reply.map_err(|refusal| {
+            let failure = match refusal.is_not_here() {
+                true => not_a_master(self.master.endpoint()),
+                // A sentinel has just named this server.
+                false => refusal.failure.if_others(true),
+            };
+            failure.reworded(|why| format!("master of {}: {why}", self.service))
         })
     }
 

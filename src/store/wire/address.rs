@@ -89,6 +89,10 @@ impl Address {
             if !is_unix {
                 return Err("options after '?'; remove them".into());
             }
+            // Messages find a password by its name.
+            if !url.query().is_some_and(|query| query.contains(&format!("{option}="))) {
+                return Err("encoded option after '?'; use db, user or pass".into());
+            }
             if !matches!(&*option, "db" | "user" | "pass") {
                 return Err("unknown option after '?'; use db, user or pass".into());
             }

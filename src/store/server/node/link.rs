@@ -200,6 +200,7 @@ impl Node {
             // There is nothing to undo.
             true if !self.has_sent => return Err(Failure::Interrupted { sent: false }.into()),
             true => TO_CONNECT_AT_THE_END.min(self.io_timeout),
+            false if pipeline.kind == Kind::Undo => pipeline.timeout,
             false => self.io_timeout,
         };
         let earlier = self.connection.take().map(|(earlier, _)| earlier);
