@@ -63,21 +63,22 @@ pub struct Inspect {
         default_missing_value = "1s"
     )]
     pub(crate) watch: Option<Timeout>,
-    /// Check that the servers can keep the promises; exit 1 if not
+    /// Check what can lose or refuse locks; exit 1 if anything can
     ///
-    /// On each server, inspect acquires a lock of its own, waits for it, renews and releases it, and
-    /// then reads the settings that this user may read. It lists what may break the promises of
-    /// rlock, the worst first, each with a remedy. With --quiet, it prints nothing else. If no
-    /// server answers, the status is 69.
+    /// On each server, inspect acquires a lock with a random name, queues a second client, renews
+    /// and releases the lock, and then reads the settings that this user may read. It lists what it
+    /// finds, the worst first, each with a remedy and the assumption in docs/promises.md that does
+    /// not hold. With --quiet, it prints only these findings. Status 0 means that it found nothing,
+    /// and 69 that no server answers. Missing permissions are findings, too.
     #[arg(
         long,
         conflicts_with_all = ["subject", "all", "attention", "older_than", "sort", "names", "watch"]
     )]
     pub(crate) servers: bool,
-    /// Check for leases of this length, as --ttl of exec [env: RLOCK_TTL] [default: 30s]
+    /// With --servers: the --ttl of your jobs [env: RLOCK_TTL] [default: 30s]
     #[arg(short, long, value_name = "DURATION", requires = "servers", hide_short_help = true)]
     pub(crate) ttl: Option<Ttl>,
-    /// Check for N replicas, as --min-replicas of exec [env: RLOCK_MIN_REPLICAS] [default: 0]
+    /// With --servers: the --min-replicas of your jobs [env: RLOCK_MIN_REPLICAS] [default: 0]
     #[arg(
         long, value_name = "N", requires = "servers", hide_short_help = true,
         value_parser = replicas

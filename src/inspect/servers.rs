@@ -36,6 +36,11 @@ pub fn table(survey: &Survey, style: Style) -> String {
         let width = cells.iter().map(|cell| columns(cell)).max().unwrap_or_default();
         lines.iter_mut().zip(cells).for_each(|(line, cell)| push_padded(line, &cell, width + 2));
     }
+    let unknown = |server: &Server| {
+        (!server.unknown.is_empty())
+            .then(|| format!("{}: not checked: {}", server.name, server.unknown.join(", ")))
+    };
+    lines.extend(survey.servers.iter().filter_map(unknown));
     lines.iter().map(|line| style.line(line, false)).collect()
 }
 
@@ -64,6 +69,7 @@ pub fn documents(survey: &Survey, findings: &[Finding]) -> [Vec<Value>; 2] {
             "round_trip_ms": it.round_trip().map(in_millis),
             "append_only": keeps_data(it),
             "replicas": it.replicas(),
+            "unknown": it.unknown,
         })
     };
     let finding = |it: &Finding| {

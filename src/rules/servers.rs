@@ -30,10 +30,12 @@ pub struct Server {
     /// What a client does, with the time that it took or the reason why it failed.
     pub steps: Vec<(&'static str, Result<Duration, UserMessage>)>,
     pub facts: Facts,
+    /// The commands by which this user may not read the rest.
+    pub unknown: Vec<&'static str>,
     /// How far its clock is ahead of this host's clock since boot. At most half a round trip wrong.
     pub clock: Option<Duration>,
     pub addresses: Vec<IpAddr>,
-    /// Whether it is reached by TCP without TLS.
+    /// Whether it is reached over a network, by TCP without TLS.
     pub is_plain: bool,
     /// How long its certificate remains valid, if it ends soon.
     pub certificate_ends: Option<Duration>,
@@ -109,6 +111,25 @@ impl Server {
 
     /// The shortest time in which it answered a client.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.steps.iter().filter_map(|(_, took)| took.as_ref().ok()).min().copied()
+        self.times().min()
+    }
+
+    /// The longest time in which it did.
+    pub fn slowest(&self) -> Option<Duration> {
+        self.times().max()
+    }
+
+    fn times(&self) -> impl Iterator<Item = Duration> {
+        self.steps.iter().filter_map(|(_, took)| took.as_ref().ok().copied())
+    }
+
+    /// Whether it has answered a client.
+    pub fn answers(&self) -> bool {
+        !self.steps.is_empty() || self.master.is_some()
+    }
+
+    /// Whether it was asked in vain.
+    pub fn has_not_answered(&self) -> bool {
+        self.failure.is_some() && !self.answers()
     }
 }

@@ -10,7 +10,7 @@ use super::local::{Directory, Local, hazards};
 use super::location::{Location, Sentinels};
 use super::server::cluster::masters_in;
 use super::server::scripts::keys;
-use super::server::{Node, RedisStore, facts, sentinel};
+use super::server::{Node, Probe, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Limit};
 use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
@@ -57,10 +57,10 @@ impl Location {
         let (ttl, min_replicas) = (terms.ttl, terms.min_replicas);
         let servers = match self {
             Self::Server(server) => {
-                vec![of_server(server.clone(), Role::Server, &[ALL_SLOTS], &terms)?]
+                vec![of_server(server.clone(), Role::Server, None, &[ALL_SLOTS], &terms)?]
             }
             Self::Quorum(servers) => at_once(servers.clone(), move |server| {
-                of_server(server, Role::Server, &[ALL_SLOTS], &terms)
+                of_server(server, Role::Server, Some(Probe::Run), &[ALL_SLOTS], &terms)
             })?,
             Self::Sentinels(Sentinels { sentinels, service, master }) => {
                 let (service, master) = (service.clone(), master.clone());
@@ -97,19 +97,20 @@ fn at_once<T: Send + 'static, R: Send + 'static>(
 fn of_server(
     address: Address,
     role: Role,
+    probe: Option<Probe>,
     slots: &[Slots],
     terms: &Terms,
 ) -> Result<Server, String> {
     let mut server = Server::new(&address, role);
     let database = address.database;
-    let mut store =
-        RedisStore::new(Node::new(address, terms.io_timeout, None), database, terms.min_replicas);
+    let node = Node::new(address, terms.io_timeout, probe);
+    let mut store = RedisStore::new(node, database, terms.min_replicas);
     if let Some(key) = free_key(&terms.prefix, slots) {
-        let tokens = exercise(&mut server, &mut store, &key, terms.ttl);
+        let tokens = exercise(&mut server, &mut store, &key);
+        let node = &mut store.topology;
         if server.failure.is_none() {
-            let node = &mut store.topology;
             // The scripts above may have been known, but a restarted server knows none.
-            step(&mut server, "send scripts", || {
+            step(&mut server, "load scripts", || {
                 Ok(node
                     .ask(wire::cmd("EVAL").arg("return 1").arg(0).to_owned(), None)
                     .map(|_| ())?)
@@ -119,13 +120,19 @@ fn of_server(
                 scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
                 Ok(node.ask(scan, None).map(|_| ())?)
             });
-            let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
-            let _ = node.ask(wire::cmd("DEL").arg(made.collect::<Vec<_>>()).to_owned(), None);
+        }
+        let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
+        let remove = wire::cmd("UNLINK").arg(made.collect::<Vec<_>>()).to_owned();
+        match server.steps.first() {
+            Some((_, Ok(_))) if server.failure.is_none() => {
+                step(&mut server, "clean up", || Ok(node.ask(remove, None).map(|_| ())?));
+            }
+            // It has answered, so it may have made them.
+            Some(_) => drop(node.ask(remove, None)),
+            None => {}
         }
     }
-    if server.failure.is_none() {
-        server.facts = facts::all(&mut store.topology);
-    }
+    facts::of_server(&mut store.topology, &mut server);
     add_route(&mut server, &store.topology.address, terms.io_timeout);
     Ok(server)
 }
@@ -138,7 +145,8 @@ fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
     let limit = || Limit::new(timeout, None);
     let found = address.route.addresses(&address.endpoint, limit()).unwrap_or_default();
     server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
-    server.is_plain = address.tls.is_none();
+    let is_remote = server.addresses.iter().any(|address| !address.is_loopback());
+    server.is_plain = is_remote && address.tls.is_none();
     server.certificate_ends = wire::certificate_expiry(address, limit(), CERTIFICATE_ENDS_SOON);
 }
 
@@ -154,7 +162,9 @@ fn of_masters(
         let mut server = Server::new(&address, role);
         let mut node = Node::new(address, timeout, None);
         let masters = ask(&mut node, &mut server);
-        server.failure = masters.as_ref().err().map(Failure::message);
+        if let Err(failure) = &masters {
+            failed(&mut server, "name the masters", failure);
+        }
         add_route(&mut server, &node.address, timeout);
         Ok((server, masters.unwrap_or_default()))
     })?;
@@ -165,9 +175,13 @@ fn of_masters(
         all.push(slots);
     }
     // A node that answers is listed only if it has locks, and then only once.
-    let is_listed = |it: &Server| it.failure.is_some() && !masters.contains_key(&it.name);
+    let has_failed =
+        |it: &Server| it.failure.is_some() || it.steps.iter().any(|(_, step)| step.is_err());
+    let is_listed = |it: &Server| has_failed(it) && !masters.contains_key(&it.name);
     servers.retain(|server| role == Role::Sentinel || is_listed(server));
-    let look = move |(address, slots): (_, Vec<_>)| of_server(address, of_master, &slots, &terms);
+    let probe = (role == Role::Sentinel).then_some(Probe::Role);
+    let look =
+        move |(address, slots): (_, Vec<_>)| of_server(address, of_master, probe, &slots, &terms);
     servers.extend(at_once(masters.into_values().collect(), look)?);
     Ok(servers)
 }
@@ -181,7 +195,7 @@ fn of_service(
 ) -> Result<Masters, Failure> {
     let named = master.at(sentinel::ask(node, service)?);
     server.master = Some(named.to_string());
-    server.facts = facts::of_service(node, service);
+    facts::of_service(node, server, service);
     Ok(vec![(named, ALL_SLOTS)])
 }
 
@@ -205,7 +219,7 @@ fn of_directory(directory: &Directory, terms: &Terms) -> Server {
     }
     let mut store = Local::new(directory.clone(), terms.io_timeout);
     if let Some(key) = free_key(&terms.prefix, &[ALL_SLOTS]) {
-        exercise(&mut server, &mut store, &key, terms.ttl);
+        exercise(&mut server, &mut store, &key);
         step(&mut server, "list", || {
             let one = Pattern::new(&Pattern::escape(key.as_str())).ok();
             store.list(&terms.prefix, one.as_ref(), false).map(|_| ())
@@ -229,7 +243,9 @@ fn free_key(prefix: &Prefix, slots: &[Slots]) -> Option<Key> {
 
 /// Holds the lock, lets a second client wait for it, and releases it. Ends early if the server does
 /// not answer. Returns the tokens of the clients.
-fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key, ttl: Ttl) -> [Token; 2] {
+fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2] {
+    // So that nothing stays for long if this is killed.
+    let ttl = Ttl::DEFAULT;
     let hold = Request::plain(key.clone(), ttl);
     let heartbeat = Some(heartbeat(ttl.get()));
     let waiter = Request { heartbeat, ..Request::plain(key.clone(), ttl) };
@@ -242,6 +258,10 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key, ttl: Ttl) -> 
         }
         _ => Err(Failure::unavailable("a lock that is free was not granted", "check the server")),
     });
+    let tokens = [hold.token.clone(), waiter.token.clone()];
+    if !is_held {
+        return tokens;
+    }
     step(server, "wait", || {
         if let Answer::Queued { .. } = store.acquire(&waiter, &[], None)? {
             store.sleep(&waiter, SLEEP, &[], None)?;
@@ -249,7 +269,7 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key, ttl: Ttl) -> 
         store.leave(&waiter)
     });
     step(server, "renew", || match store.renew(key, token, Some(ttl), None)? {
-        Renewal::NotHeld(why) if is_held => {
+        Renewal::NotHeld(why) => {
             Err(Failure::unavailable(format!("a new hold {why}"), "check the server"))
         }
         _ => Ok(()),
@@ -265,7 +285,7 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key, ttl: Ttl) -> 
         server.clock = Some(Duration::from_millis(now).saturating_sub(middle));
     }
     step(server, "release", || store.release(key, token, Outcome::Unknown).map(|_| ()));
-    [hold.token, waiter.token]
+    tokens
 }
 
 /// Times one step, unless the server has not answered an earlier one.
@@ -276,7 +296,17 @@ fn step(server: &mut Server, name: &'static str, act: impl FnOnce() -> Result<()
     let started = Instant::now();
     match act() {
         Ok(()) => server.steps.push((name, Ok(Instant::now().since(started)))),
-        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.message()),
-        Err(failure) => server.steps.push((name, Err(failure.message()))),
+        Err(failure) => failed(server, name, &failure),
+    }
+}
+
+fn failed(server: &mut Server, name: &'static str, failure: &Failure) {
+    let why = failure.message();
+    match (failure.is_unreachable(), server.answers()) {
+        (false, _) => server.steps.push((name, Err(why))),
+        (true, false) => server.failure = Some(why),
+        (true, true) => {
+            server.failure = Some(why.reworded(|why| format!("cannot {name}: {why}")));
+        }
     }
 }

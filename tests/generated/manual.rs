@@ -323,9 +323,10 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     ("servers[].answers", "Whether it answers. If none does, status is unreachable."),
     (
         "servers[].version, .uptime_s, .round_trip_ms, .append_only, .replicas",
-        "What is known of it: its program and version, seconds since its start, milliseconds of the \
-         fastest exchange, whether it has an append-only file, and the number of its replicas.",
+        "What is known of it: its program and version, seconds since its start, milliseconds, with a \
+         fraction, of the fastest exchange, whether it has an append-only file, and the number of its replicas.",
     ),
+    ("servers[].unknown[]", "Commands by which this user may not read the rest."),
     ("findings[].server, .problem, .remedy", "What may break a promise there, and what to do."),
     ("findings[].finding", "A word for the problem, such as evicts, for programs."),
     (

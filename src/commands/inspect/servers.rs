@@ -28,8 +28,9 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     }
     let findings = findings(&survey);
     // If none answers, the failure of the first one.
-    let failures: Option<Vec<_>> = survey.servers.iter().map(|it| it.failure.clone()).collect();
-    let failure = failures.and_then(|all| all.into_iter().next());
+    let mut failures = survey.servers.iter().map(|it| it.failure.as_ref());
+    let failure = failures.next().flatten().cloned();
+    let failure = failure.filter(|_| survey.servers.iter().all(|it| it.has_not_answered()));
     let failure = failure.map(|why| Error::Store(Failure::Unavailable(why)));
     if options.json {
         let begin = failure.as_ref().map(|error| output::failure(None, error, error.exit()));

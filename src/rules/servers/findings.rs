@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Facts, Role, Server, Survey};
+use crate::rules::waiter::heartbeat;
 use crate::rules::{UserMessage, show};
 
 /// Something that keeps a server from keeping the promises.
@@ -28,17 +29,12 @@ const ROWS: &[Row] = &[
     ("unusable", 0, |_, it| it.failure.iter().cloned().collect(), "check the server"),
     ("refuses", 0, failed_steps, "check the server"),
     ("replica", 6, |_, it| told(is_replica(it, true).then_some("is a replica")), MASTER),
-    (
-        "writable-replica",
-        6,
-        writable_replica,
-        "set replica-read-only yes; use the master's address",
-    ),
+    ("writable-replica", 6, writable_replica, MASTER),
     ("cluster-node", 6, cluster_node, "use a redis+cluster:// URL"),
     ("same-server", 0, same_server, "list each server once"),
     ("version", 0, too_old, "use Redis 6.2 or later, or Valkey"),
-    ("cluster-down", 0, cluster_down, "check CLUSTER INFO there"),
-    ("cluster-slots", 0, missing_slots, "assign the others, or restore their servers"),
+    ("cluster-down", 0, cluster_down, "run redis-cli --cluster check there"),
+    ("cluster-slots", 0, missing_slots, "restore the servers of the others"),
     ("evicts", 1, |_, it| told(evicts_locks(&it.facts)), "set maxmemory-policy noeviction"),
     ("no-append-only-file", 1, no_append_only_file, "set appendonly yes"),
     ("appendfsync", 1, late_fsync, "set appendfsync always"),
@@ -46,24 +42,29 @@ const ROWS: &[Row] = &[
     ("replica-lags", 1, lagging_replicas, "check the replica and its network"),
     ("sentinels-disagree", 6, disagreeing_sentinel, "check the sentinels and their network"),
     ("few-sentinels", 0, few_sentinels, "run at least three sentinels"),
-    ("cannot-vote", 0, too_young, "restart the servers of a quorum one at a time"),
+    ("cannot-vote", 0, too_young, "wait, and restart only one server at a time"),
     ("clocks-apart", 2, clocks_apart, "synchronize the clocks with NTP"),
     ("same-host", 0, same_host, "run each server of a quorum on its own host"),
-    ("memory", 0, |_, it| near(it, ["used_memory", "maxmemory", "memory"]), "raise maxmemory"),
+    ("memory", 0, |_, it| near(it, ["used_memory", "maxmemory", "maxmemory"]), "raise maxmemory"),
     ("connections", 0, |_, it| near(it, CONNECTIONS), "raise maxclients"),
     ("slow", 4, slow, "raise --ttl, or use a closer server"),
     ("idle-timeout", 0, closes_idle_connections, "set timeout 0"),
     ("certificate", 0, ending_certificate, "renew it"),
     ("not-encrypted", 0, unencrypted, "use a rediss:// URL"),
     ("network-file-system", 6, |_, it| place(it, "network", "is on a file system of"), LOCAL_DISK),
-    ("cleaned", 7, |_, it| place(it, "cleaned", "may lose old files, as all of"), LOCAL_DISK),
+    (
+        "cleaned",
+        7,
+        |_, it| place(it, "cleaned", "can be emptied by programs that clean"),
+        LOCAL_DISK,
+    ),
     ("writable-by-others", 7, |_, it| told(it.facts.text("writable")), LOCAL_DISK),
     ("tmpfs", 1, |_, it| place(it, "tmpfs", "is emptied by a reboot (tmpfs)"), LOCAL_DISK),
 ];
 
 const MASTER: &str = "use the address of the master";
 const LOCAL_DISK: &str = "use a directory on a local disk that only you or a group can write";
-const CONNECTIONS: [&str; 3] = ["connected_clients", "maxclients", "connections"];
+const CONNECTIONS: [&str; 3] = ["connected_clients", "maxclients", "maxclients"];
 
 /// The share of a limit, in percent, from which it counts as near.
 const NEAR: u64 = 85;
@@ -128,7 +129,10 @@ fn is_replica(server: &Server, read_only: bool) -> bool {
 }
 
 fn writable_replica(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(is_replica(server, false).then_some("is a replica, but grants locks"))
+    told(
+        is_replica(server, false)
+            .then_some("is a replica that accepts writes, so two clients could hold one lock"),
+    )
 }
 
 fn cluster_node(_: &Survey, server: &Server) -> Vec<UserMessage> {
@@ -138,12 +142,12 @@ fn cluster_node(_: &Survey, server: &Server) -> Vec<UserMessage> {
 
 fn cluster_down(_: &Survey, server: &Server) -> Vec<UserMessage> {
     let state = server.facts.text("cluster_state").filter(|state| *state != "ok");
-    told(state.map(|state| format!("reports cluster_state {state}")))
+    told(state.map(|state| format!("reports the cluster as '{state}'")))
 }
 
 fn missing_slots(_: &Survey, server: &Server) -> Vec<UserMessage> {
     let served = server.facts.number("cluster_slots_ok").filter(|served| *served < 16_384);
-    told(served.map(|served| format!("knows servers for {served} of 16384 hash slots")))
+    told(served.map(|served| format!("reaches {served} of 16384 hash slots")))
 }
 
 /// Whether locks depend on the server's data, and this is whether it has an append-only file.
@@ -176,12 +180,11 @@ fn same_server(survey: &Survey, server: &Server) -> Vec<UserMessage> {
 /// A server that answers and has no address has a Unix socket, on this host.
 fn same_host(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let is_shared = |other: &&Server| {
-        server.failure.is_none()
-            && other.failure.is_none()
-            && other.addresses.iter().any(|address| server.addresses.contains(address))
+        other.addresses.iter().any(|address| server.addresses.contains(address))
             || other.addresses.is_empty() && server.addresses.is_empty()
     };
-    let other = earlier(survey, server).find(is_shared);
+    let mut others = earlier(survey, server).filter(|other| other.failure.is_none());
+    let other = others.find(is_shared).filter(|_| server.failure.is_none());
     told(other.map(|other| format!("is on the same host as {}", other.name)))
 }
 
@@ -190,7 +193,9 @@ fn clocks_apart(survey: &Survey, server: &Server) -> Vec<UserMessage> {
         let apart = server.clock?.abs_diff(other.clock?);
         let error = (server.round_trip()? + other.round_trip()?) / 2;
         let is_far = apart.saturating_sub(error) >= survey.ttl.get();
-        is_far.then(|| format!("has a clock {} apart from that of {}", show(apart), other.name))
+        is_far.then(|| {
+            format!("has a clock that differs from that of {} by {}", other.name, show(apart))
+        })
     };
     told(earlier(survey, server).find_map(apart))
 }
@@ -207,7 +212,7 @@ fn too_old(_: &Survey, server: &Server) -> Vec<UserMessage> {
 fn few_replicas(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let wanted = u64::from(survey.min_replicas) + 1;
     let few = server.replicas().filter(|has| survey.min_replicas > 0 && *has < wanted);
-    told(few.map(|has| format!("has {has} of the {wanted} replicas that outlast a failover")))
+    told(few.map(|has| format!("has {has} of the {wanted} replicas that a failover requires")))
 }
 
 /// INFO describes a replica as `ip=127.0.0.1,port=6380,state=online,offset=42,lag=1`.
@@ -227,13 +232,17 @@ fn lagging_replicas(_: &Survey, server: &Server) -> Vec<UserMessage> {
 fn disagreeing_sentinel(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let first = survey.servers.iter().find_map(|it| Some((&it.name, it.master.as_ref()?)));
     let other = server.master.as_ref().zip(first).filter(|(master, (_, named))| master != named);
-    told(other.map(|(master, (name, named))| format!("names {master}, but {name} names {named}")))
+    told(other.map(|(master, (name, named))| {
+        format!("says that the master is {master}, but {name} says {named}")
+    }))
 }
 
 /// One finding for all sentinels, at the first.
 fn few_sentinels(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_first = survey.servers.first().is_some_and(|first| std::ptr::eq(first, server));
-    let few = server.facts.number("num-other-sentinels").filter(|others| is_first && *others < 2);
+    let others = |it: &Server| it.facts.number("num-other-sentinels");
+    let first = survey.servers.iter().find(|it| others(it).is_some());
+    let is_first = first.is_some_and(|first| std::ptr::eq(first, server));
+    let few = others(server).filter(|others| is_first && *others < 2);
     told(few.map(|others| {
         format!("knows {others} other sentinel{}", if others == 1 { "" } else { "s" })
     }))
@@ -242,25 +251,35 @@ fn few_sentinels(survey: &Survey, server: &Server) -> Vec<UserMessage> {
 fn too_young(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let ttl = survey.ttl.get();
     let young = server.uptime().filter(|uptime| survey.is_quorum && *uptime <= ttl);
-    told(young.map(|up| format!("has been up for {}, and votes after {}", show(up), show(ttl))))
+    told(
+        young.map(|up| {
+            format!("has been up for {}, and cannot vote before {}", show(up), show(ttl))
+        }),
+    )
 }
 
 fn near(server: &Server, [used, limit, what]: [&str; 3]) -> Vec<UserMessage> {
     let numbers = server.facts.number(used).zip(server.facts.number(limit));
     let share = numbers.and_then(|(used, limit)| used.checked_mul(100)?.checked_div(limit));
-    told(share.filter(|share| *share >= NEAR).map(|share| format!("uses {share}% of its {what}")))
+    let told_share = |share: u64| match share {
+        0..=100 => format!("uses {share}% of its {what}"),
+        _ => format!("uses all of its {what}"),
+    };
+    told(share.filter(|share| *share >= NEAR).map(told_share))
 }
 
 /// A lease must outlast several attempts to renew it.
 fn slow(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let ttl = survey.ttl.get();
-    let slow = server.round_trip().filter(|took| *took > ttl / 20);
-    told(slow.map(|took| format!("answers after {}, slow for a TTL of {}", show(took), show(ttl))))
+    let slow = server.slowest().filter(|took| *took > ttl / 10);
+    told(slow.map(|took| {
+        format!("takes {} for a request, too long for a TTL of {}", show(took), show(ttl))
+    }))
 }
 
 fn closes_idle_connections(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let timeout = server.facts.number("timeout").map(Duration::from_secs);
-    let short = timeout.filter(|it| !it.is_zero() && *it <= survey.ttl.get() / 3);
+    let short = timeout.filter(|it| !it.is_zero() && *it <= heartbeat(survey.ttl.get()));
     told(short.map(|it| format!("closes connections that are idle for {}", show(it))))
 }
 
@@ -270,8 +289,7 @@ fn ending_certificate(_: &Survey, server: &Server) -> Vec<UserMessage> {
 }
 
 fn unencrypted(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_remote = server.addresses.iter().any(|address| !address.is_loopback());
-    told((server.is_plain && is_remote).then_some("is on another host and reached without TLS"))
+    told(server.is_plain.then_some("is reached over the network without TLS"))
 }
 
 /// What is wrong with the place of a directory.
