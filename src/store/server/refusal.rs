@@ -85,6 +85,8 @@ const TEXTS: &[(&str, &str)] = &[
     ("DB index", "NO-DATABASE"),
     ("max number of clients", "MAXCLIENTS"),
     ("AUTH", "UNUSED-PASSWORD"),
+    // The script before it has run.
+    ("WAIT cannot be used with replica", "READONLY"),
 ];
 
 /// What to do without a command that a server does not have.
@@ -295,6 +297,8 @@ mod tests {
                 assert!(lasting && text.contains(part), "{reply} -> {text}");
             }
         }
+        let demoted = "ERR WAIT cannot be used with replica instances.";
+        assert_eq!(classified(demoted), classified("READONLY"));
         assert!(!classified("OOM command not allowed when used memory > 'maxmemory'").0);
     }
 
