@@ -124,7 +124,7 @@ if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   if valid_hold() and own.renewed ~= '' then return proven(granted()) end
   -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
   -- undo what the later one has done.
-  return TICKET and proven({ 'busy', brief_view() }) or { 'again' }
+  return proven(TICKET and { 'busy', brief_view() } or { 'again' })
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
 if is_ahead(furthest) then return proven({ 'ahead', millis_ahead(furthest), int(now) }) end

@@ -90,6 +90,8 @@ const TEXTS: &[(&str, &str)] = &[
     ("DB index", "NO-DATABASE"),
     ("max number of clients", "MAXCLIENTS"),
     ("AUTH", "UNUSED-PASSWORD"),
+    // The script before it has run.
+    ("WAIT cannot be used with replica", "READONLY"),
 ];
 
 /// What to do without a command that a server does not have.
@@ -327,6 +329,8 @@ mod tests {
         }
         let (_, text) = classified("DENIED Redis is running in protected mode because");
         assert_eq!(text, "h:1 accepts only clients on its own host; set a password there");
+        let demoted = "ERR WAIT cannot be used with replica instances.";
+        assert_eq!(classified(demoted), classified("READONLY"));
         assert!(!classified("OOM command not allowed when used memory > 'maxmemory'").0);
     }
 

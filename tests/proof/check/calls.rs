@@ -36,15 +36,10 @@ pub(super) struct Calls<'l> {
 
 impl Calls<'_> {
     pub(super) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
-        let is_replica = self.is_replica;
         self.call(
             ("acquire", request, attempt, seen),
             |model| model.acquire(request, attempt, seen),
-            |server| match server.ask(request, attempt, seen, None) {
-                // It says nothing about the lock, and the next attempt is refused.
-                Ok(Verdict::Again) if is_replica => Err(Failure::Interrupted { sent: true }),
-                told => told,
-            },
+            |server| server.ask(request, attempt, seen, None),
         )
     }
 

@@ -3,7 +3,7 @@
 use super::{CLAIM_WINDOW, Promise, Verdict, join, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::Mode;
-use crate::campaign::record::{Happened, Record};
+use crate::campaign::record::{Happened, Record, Worker};
 use crate::campaign::time::Span;
 
 /// How far apart a quorum may grant requests that it admits together, in microseconds.
@@ -25,9 +25,13 @@ impl Happened {
 
 impl Record {
     /// Whether the fault may have revoked a grant before its waiter has claimed it. That waiter then
-    /// goes to the end of the queue.
+    /// goes to the end of the queue. While a command runs that excludes all others, there is none.
     fn hits_a_grant(&self, fault: &Happened) -> bool {
-        let mut runs = self.workers.iter().filter_map(|worker| worker.run.as_ref());
+        let excludes = |worker: &&Worker| match worker.work.mode {
+            Mode::Exclusive | Mode::Reentrant(_) => true,
+            Mode::Shared | Mode::Slots(_) => false,
+        };
+        let mut runs = self.workers.iter().filter(excludes).filter_map(|it| it.run.as_ref());
         matches!(fault.effect, Effect::Revokes | Effect::Frees)
             && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
     }
