@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
+use crate::errors::replicated;
 use crate::support::cluster::Cluster;
 use crate::support::name::Name;
 use crate::support::sentinels::Service;
+use crate::support::server::options_of_a_replica;
 use crate::support::{Client, Finished, LongerWait, Server, binary, run, until};
 
 /// The client renews the lock that it holds once more.
@@ -139,4 +141,24 @@ fn a_socket_whose_link_leads_elsewhere_is_followed_although_the_old_server_still
     // It does not know the hold.
     holder.end().exits(76);
     assert!(servers[0].has("L"));
+}
+
+#[test]
+fn a_failover_to_another_address_of_a_name_is_outlasted_and_described() {
+    let (master, replica) = replicated();
+    let name = Name::of(&[master.port(), replica.port()]);
+    name.leads_to(&[0]);
+    let client = name.client("redis", "");
+    let holder = client.holder("-v --ttl 6s L");
+    until("the replica has the hold", || replica.has("L"));
+    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    let [_, host, port] = options_of_a_replica(replica.port());
+    master.cli(&["REPLICAOF", &host, &port]);
+    let led = format!("name.test:{} ({})", name.port, name.address(0));
+    let holder = holder.tells(&format!("{led} is a replica, but served as a master"));
+
+    name.leads_to(&[1]);
+    until("it has followed the name", || name.proxies[1].connections() > 0);
+    holder.finish().exits(0);
+    assert!(!replica.has("L"));
 }

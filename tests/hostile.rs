@@ -157,6 +157,7 @@ fn view(waiters: usize) -> Vec<u8> {
         count,
         waiters,
         history,
+        text.clone(),
         text,
     ])
 }

@@ -41,9 +41,9 @@ const ROWS: &[Row] = &[
     ("exec -n --min-replicas 1 L true", false, ("WAIT", 0, 2), [78, 69, 69, 78]),
     ("inspect L", true, ("EVAL", 0, 2), AT_ONCE),
     ("inspect L", true, ("INFO", 0, 2), [0, 69, 69, 0]),
-    ("inspect", true, ("SCAN", 0, 2), [78, 69, 69, 78]),
+    ("inspect", true, ("SCAN", 0, 2), [78, 78, 69, 78]),
     // Other requests look for a cluster.
-    ("inspect L*", true, ("EVAL", 32, 2), [78, 69, 69, 78]),
+    ("inspect L*", true, ("EVAL", 32, 2), [78, 78, 69, 78]),
     ("exec -w 1m L true", false, ("EVAL", 0, 2), IF_FIRST),
     ("exec -w 1m L true", false, ("AUTH", 0, 2), IF_FIRST),
     ("acquire -w 1m --min-replicas 1 L", false, ("WAIT", 0, 2), IF_FIRST),

@@ -166,7 +166,9 @@ fn first_line(text: &[u8]) -> &[u8] {
 
 /// Instead of a path, the user may have passed the content: a password or a key.
 fn fail(role: Role, path: &Path, what: &str) -> Error {
-    let is_path = path.exists() || path.iter().all(|part| is_harmless(&part.to_string_lossy()));
+    let folder = path.ancestors().skip(1).find(|it| it.exists() && it.components().count() > 1);
+    let unknown = folder.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path);
+    let is_path = path.exists() || unknown.iter().all(|part| is_harmless(&part.to_string_lossy()));
     let shown = if is_path { path.to_string_lossy() } else { "***".into() };
     Error::Config(format!("{} {shown}: {what}", role.option()))
 }

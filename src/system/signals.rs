@@ -104,12 +104,6 @@ impl Signals {
         self.kept.first().map(|arrival| arrival.signal)
     }
 
-    /// Whether a signal that asks rlock to end has arrived. It stays in `pending`.
-    pub(crate) fn has_ending(&mut self) -> bool {
-        self.kept = self.pending();
-        self.kept.iter().any(|arrival| ends(arrival.signal))
-    }
-
     /// Whether `pending` has signals that `arrival` no longer announces.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()

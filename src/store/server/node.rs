@@ -3,7 +3,6 @@
 pub mod handshake;
 mod link;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use handshake::Probe;
@@ -148,7 +147,7 @@ impl Node {
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
-        self.address.served.store(true, Ordering::Relaxed);
+        self.address.serves_now();
         Ok(Reply { value, repeated, unconfirmed })
     }
 

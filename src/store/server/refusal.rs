@@ -1,7 +1,9 @@
 //! What a server's error replies mean for a lock.
 
+use socket2::SockAddr;
+
 use super::scripts::Call;
-use crate::rules::{Failure, UserMessage};
+use crate::rules::{Failure, UserMessage, show};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
@@ -128,6 +130,16 @@ impl Refusal {
         }
     }
 
+    /// The same, with the address to which the name of the server led.
+    pub(super) fn at(mut self, address: &SockAddr, name: &Endpoint) -> Self {
+        let (address, name) = (address.as_socket().map(|it| it.to_string()), name.to_string());
+        if let Some(address) = address.filter(|address| *address != name) {
+            let led = format!("{name} ({address})");
+            self.failure = self.failure.reworded(|what| what.replacen(&name, &led, 1));
+        }
+        self
+    }
+
     /// Whether the server is not the one that has the locks.
     pub(super) fn is_not_here(&self) -> bool {
         self.rejects == Some(Place)
@@ -160,9 +172,10 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
         fault = fault.with_remedy(remedy.replace('%', detail));
     }
     let failure = match rejects {
-        Place if address.has_served() => Failure::Unavailable(
-            fault.reworded(|what| format!("{what}; a failover may be under way")),
-        ),
+        Place if address.has_served() => Failure::Unavailable(fault.reworded(|what| {
+            let ago = show(address.served_ago());
+            format!("{what}, but served as a master {ago} ago; a failover may be under way")
+        })),
         Place => Failure::NotHere(fault),
         Moment => Failure::Unavailable(fault),
         Client if address.has_served() => Failure::Unavailable(fault),

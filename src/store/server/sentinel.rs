@@ -3,7 +3,6 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::node::{Node, Probe, Reply};
@@ -82,7 +81,7 @@ impl Sentinel {
 pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
     let answer = sentinel.ask(question, None)?;
-    sentinel.address.served.store(true, Ordering::Relaxed);
+    sentinel.address.serves_now();
     match answer {
         Value::Nil => {
             let what =

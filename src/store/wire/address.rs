@@ -4,7 +4,8 @@ pub(in crate::store) mod mistakes;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
@@ -12,7 +13,7 @@ use socket2::SockAddr;
 use super::endpoint::{Endpoint, Host};
 use super::route::Route;
 use super::tls::TlsFiles;
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Delivery, Failure, Instant, UserMessage};
 use mistakes::{SCHEMES, SEPARATORS};
 
 /// Reads a file again, because it may have changed. An error says why that failed.
@@ -33,9 +34,9 @@ pub struct Address {
     pub(in crate::store) unread: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
-    /// Whether a server has served a request there, shared by all copies of this. What the user set
-    /// up was right then, so a refusal is probably a change that is under way.
-    pub(in crate::store) served: Arc<AtomicBool>,
+    /// When a server last served a request there, in milliseconds since boot, or 0; shared by all
+    /// copies of this. What the user set up was right then, so a refusal is probably a change that is under way.
+    served: Arc<AtomicU64>,
 }
 
 /// A user and a password that do not come from a URL.
@@ -179,7 +180,18 @@ impl Address {
     }
 
     pub(in crate::store) fn has_served(&self) -> bool {
-        self.served.load(Ordering::Relaxed)
+        self.served.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long ago a server last served a request there.
+    pub(in crate::store) fn served_ago(&self) -> Duration {
+        let last = Duration::from_millis(self.served.load(Ordering::Relaxed));
+        Instant::now().since_boot().saturating_sub(last)
+    }
+
+    pub(in crate::store) fn serves_now(&self) {
+        let now = Instant::now().since_boot().as_millis();
+        self.served.store(now.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     pub(in crate::store) fn has_password(&self) -> bool {

@@ -66,10 +66,14 @@ impl Node {
             Some(call) => refusal::of_script(error, &self.address, call),
             None => refusal::of(error, &self.address),
         };
-        if refusal.ends_connection() {
-            self.leave_connection();
+        match &self.connection {
+            Some((connection, _)) if refusal.ends_connection() => {
+                let refusal = refusal.at(connection.address(), self.endpoint());
+                self.leave_connection();
+                refusal
+            }
+            _ => refusal,
         }
-        refusal
     }
 
     /// Closes the connection, and tries the other addresses of its server before this one.
