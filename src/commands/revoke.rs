@@ -83,9 +83,7 @@ pub(super) fn run_for_one(
         }
         Removal::Several(view) => {
             let what = format!("several clients have the id '{id}', so none was revoked");
-            let all = typed(options, "release --force");
-            let remedy = format!("wait until one of them is gone, or revoke all holds: {all}");
-            return wrong(what, remedy, view);
+            return wrong(what, "wait until only one of them is left".into(), view);
         }
         Removal::Revoked(holder, now) => {
             return finish(store, options, key, report, std::slice::from_ref(holder), 0, *now);
