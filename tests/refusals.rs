@@ -4,6 +4,7 @@ use std::io::{BufReader, Write, copy};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -131,7 +132,10 @@ fn ends_as_its_row_says(server: &Server, name: &str, row: &Row, reply: &str) {
         true => server.run(&format!("acquire --ttl 1m {name}")).exits(0).out(),
         false => String::new(),
     };
-    let (id, pid) = (token.get(..8).unwrap_or_default(), std::process::id().to_string());
+    // A keeper stops the process that it watches once it cannot renew.
+    let mut script = line.contains("PID").then(|| Command::new("sleep").arg("60").spawn().unwrap());
+    let pid = script.as_ref().map_or(String::new(), |script| script.id().to_string());
+    let id = token.get(..8).unwrap_or_default();
     let words = [("L", name), ("TOKEN", &token), ("PID", &pid), ("ID", id)];
     let line = words.iter().fold(line.to_owned(), |line, (word, is)| line.replace(word, is));
     let mut running = client.start(&line);
@@ -141,6 +145,10 @@ fn ends_as_its_row_says(server: &Server, name: &str, row: &Row, reply: &str) {
         server.run(&format!("release {name} {token}"));
     }
     let output = running.end();
+    if let Some(script) = &mut script {
+        script.kill().unwrap();
+        script.wait().unwrap();
+    }
     let keeps = line.starts_with("exec") && output.code() == 0 && server.has(name);
     assert_eq!(if keeps { 78 } else { output.code() }, ends, "{what}: {output:?}");
     let told = output.err();
