@@ -42,7 +42,7 @@ pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited
         Command::Acquire(options) => acquire::run(options, arguments, inherited, report),
         Command::Renew(options) => renew::run(options, report),
         Command::Release(options) => release::run(&options, report),
-        Command::Inspect(options) => inspect::run(&options, inherited, report),
+        Command::Inspect(options) => inspect::run(&options, report),
     })
 }
 

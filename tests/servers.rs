@@ -90,9 +90,9 @@ fn each_setting_that_can_lose_a_lock_or_refuse_one_is_a_finding_with_its_remedy(
 #[test]
 fn a_server_that_cannot_save_to_its_disk_is_a_finding() {
     let server = Server::with(&["--save", "3600 1", "--enable-protected-configs", "yes"]);
-    let gone = tempfile::tempdir().unwrap();
-    server.cli(&["CONFIG", "SET", "dir", gone.path().to_str().unwrap()]);
-    drop(gone);
+    let folder = tempfile::tempdir().unwrap();
+    server.cli(&["CONFIG", "SET", "dir", folder.path().to_str().unwrap()]);
+    drop(folder);
     server.cli(&["BGSAVE"]);
     until("it has failed", || server.cli(&["INFO"]).contains("rdb_last_bgsave_status:err"));
     finds(&client(&server), "", &["refuses", "no-append-only-file"]);

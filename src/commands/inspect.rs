@@ -25,11 +25,10 @@ use crate::rules::{
     BoundedDuration, Failure, Instant, Listing, Name, State, Subject, UserMessage, show,
 };
 use crate::store::Store;
-use crate::system::inherited::Inherited;
 use crate::system::poll::ready;
 use crate::text::cut;
 
-pub(super) fn run(options: &Inspect, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     if options.servers {
         return servers::run(options, report);
     }
@@ -52,7 +51,7 @@ pub(super) fn run(options: &Inspect, inherited: Inherited, report: &Report) -> R
     };
     match options.watch {
         None => inspection.once(),
-        Some(every) => inspection.watch(every.get(), inherited),
+        Some(every) => inspection.watch(every.get()),
     }
 }
 
@@ -119,8 +118,8 @@ impl Inspection<'_> {
     }
 
     /// Redraws until rlock is stopped. A server that does not answer may recover.
-    fn watch(mut self, every: Duration, inherited: Inherited) -> Result<Exit, Error> {
-        let keyboard = Keyboard::listen(inherited)?;
+    fn watch(mut self, every: Duration) -> Result<Exit, Error> {
+        let keyboard = Keyboard::listen()?;
         let mut last: Option<(Instant, Shown)> = None;
         let mut first = true;
         loop {

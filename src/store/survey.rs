@@ -46,7 +46,7 @@ type Masters = Vec<(Address, Slots)>;
 
 impl Location {
     /// Looks at all servers at once. Each that does not answer takes one I/O timeout. It changes
-    /// nothing but locks of its own, and removes their keys.
+    /// only locks with random names, and removes their keys.
     ///
     /// # Errors
     ///

@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::thread;
 use std::time::Duration;
 
 use nix::libc::{O_NOCTTY, O_NONBLOCK, PIPE_BUF};
@@ -86,7 +85,7 @@ pub(crate) fn write(to: BorrowedFd<'_>, mut bytes: &[u8], stop: Interrupt<'_>) -
         match write_ready(to, &bytes[..bytes.len().min(PIPE_BUF)]) {
             // A terminal may be ready for one byte, and not for the next.
             Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => {
-                thread::sleep(Duration::from_millis(1))
+                ready([], Some(Instant::now() + Duration::from_millis(1)))?;
             }
             written => bytes = &bytes[written?..],
         }

@@ -15,7 +15,7 @@ pub(super) struct Messages<'a> {
     pub(super) begun: bool,
     /// The status line at a terminal.
     live: Option<Live>,
-    /// When to log a message, if there is no status line.
+    /// Decides when to log a message; unused with a status line.
     reminders: Reminders,
     /// Set while the server does not answer.
     away: Option<Away>,

@@ -1,12 +1,13 @@
-//! What ends `inspect --watch` at a terminal: `q`, Ctrl-C and other signals, none of them in the
+//! What ends `inspect --watch` at a terminal: `q`, Ctrl-C, SIGTERM or SIGHUP, none of them in the
 //! middle of a frame. Keys take effect without Enter, and are not shown.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use nix::libc::SIGINT;
 use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
@@ -14,34 +15,43 @@ use crate::commands::output;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::rules::Instant;
-use crate::system::inherited::Inherited;
-use crate::system::poll::{Want, Woken, is_ready, ready, wait};
-use crate::system::signals::Signals;
+use crate::system::poll::{Want, is_ready, ready};
 use crate::system::thread;
 
 /// Erases the line of the cursor, which may show `^C`, and shows the cursor.
 const RESTORE: &str = "\r\x1b[K\x1b[?25h";
+
+/// How long a frame may delay the end. If the terminal stops (^S) in the middle of one, it is left so.
+const FRAME_TIME: Duration = Duration::from_millis(500);
 
 /// How soon keys count again after rlock has come back to the foreground.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Default)]
 pub(super) struct Keyboard {
-    /// Locked while a frame is written.
-    frame: Arc<Mutex<()>>,
+    /// Whether a frame is being written, and what announces its end.
+    frame: Arc<(Mutex<bool>, Condvar)>,
     /// The mode that the terminal had, if it was changed.
     before: Arc<Mutex<Option<Termios>>>,
 }
 
 impl Keyboard {
     /// Handles keys and signals from now on, if stdout is a terminal.
-    pub(super) fn listen(inherited: Inherited) -> Result<Self, Error> {
+    pub(super) fn listen() -> Result<Self, Error> {
         let keyboard = Self::default();
         if stdout().is_terminal() {
-            let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
+            // Both on threads, so a server that does not answer cannot delay them.
             let its = keyboard.clone();
-            // On a thread, so a server that does not answer cannot delay it.
-            let listen = move || its.end(next_end(&mut signals));
+            match ctrlc::try_set_handler(move || its.end(Exit::Signal(SIGINT))) {
+                // The caller ignores one of the signals, as nohup and `&` do, so rlock does too.
+                Err(ctrlc::Error::MultipleHandlers) => {}
+                handled => handled.context("cannot handle Ctrl-C")?,
+            }
+            let its = keyboard.clone();
+            let listen = move || {
+                await_q();
+                its.end(Exit::Status(exit::OK));
+            };
             thread::start("keyboard", listen).context("cannot listen for keys")?;
         }
         Ok(keyboard)
@@ -51,7 +61,7 @@ impl Keyboard {
     pub(super) fn draw(&self, frame: &str) -> Result<(), Error> {
         // A terminal that is stopped (^S) must not delay the end either.
         ready([(stdout().as_fd(), Want::Write)], None).context("cannot wait")?;
-        let _drawing = self.frame.lock();
+        self.draws(true);
         let by_line = LocalModes::ICANON | LocalModes::ECHO;
         // At each frame, because a shell resets the mode while rlock is suspended.
         if is_foreground()
@@ -62,15 +72,23 @@ impl Keyboard {
             mode.local_modes.remove(by_line);
             let _ = tcsetattr(stdin(), OptionalActions::Now, &mode);
         }
-        output::text(frame)
+        let drawn = output::text(frame);
+        self.draws(false);
+        drawn
     }
 
-    /// Ends rlock while no frame is written, unless the terminal stops (^S) in the middle of one.
+    fn draws(&self, draws: bool) {
+        let (drawing, drawn) = &*self.frame;
+        *drawing.lock().unwrap_or_else(PoisonError::into_inner) = draws;
+        drawn.notify_all();
+    }
+
+    /// Ends rlock while no frame is written.
     fn end(&self, exit: Exit) {
-        let _drawn = (0..500).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(1));
-            self.frame.try_lock().ok()
-        });
+        let (drawing, drawn) = &*self.frame;
+        let drawing = drawing.lock().unwrap_or_else(PoisonError::into_inner);
+        // While this is locked, no other frame begins.
+        let _drawing = drawn.wait_timeout_while(drawing, FRAME_TIME, |drawing| *drawing);
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mode) = before.as_ref().filter(|_| is_foreground()) {
             let _ = tcsetattr(stdin(), OptionalActions::Now, mode);
@@ -82,24 +100,20 @@ impl Keyboard {
     }
 }
 
-/// Waits for a key or a signal that ends rlock, and returns how it ends.
-fn next_end(signals: &mut Signals) -> Exit {
+/// Waits until the user types `q`; forever if keys cannot be read.
+fn await_q() {
     let (stdin, mut typed) = (stdin(), [0; 64]);
     loop {
-        let key = is_foreground().then_some((stdin.as_fd(), Want::Read));
-        let stop = Some(signals.arrival().into());
-        match wait(key, stop, Instant::now() + CHECK_EVERY) {
-            Ok(Woken::TimedOut) => {}
-            Ok(Woken::Ready) => {
-                let count = rustix::io::read(&stdin, &mut typed).unwrap_or(0);
-                if typed[..count].contains(&b'q') {
-                    return Exit::Status(exit::OK);
-                }
-            }
-            _ => {
-                return signals
-                    .first()
-                    .map_or(Exit::Status(exit::OK), |it| Exit::Signal(it as i32));
+        // rlock may have come back to the foreground meanwhile.
+        let until = Some(Instant::now() + CHECK_EVERY);
+        let has_key = match is_foreground() {
+            true => ready([(stdin.as_fd(), Want::Read)], until),
+            false => ready([], until).map(|[]| [false]),
+        };
+        if has_key.is_ok_and(|[has_key]| has_key) {
+            let count = rustix::io::read(&stdin, &mut typed).unwrap_or(0);
+            if typed[..count].contains(&b'q') {
+                return;
             }
         }
     }

@@ -28,7 +28,7 @@ pub struct Node {
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,
     /// Connections to other addresses of the server that have not answered a request. An undo goes
-    /// to them too: each may lead to a server of its own, which may yet execute that request.
+    /// to them too, because each may lead to another server, which may still execute that request.
     unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(super) run: Option<Run>,

@@ -26,7 +26,7 @@ enum Rejects {
     Place,
     /// The server cannot serve locks now. The name may lead to another server soon, too.
     Moment,
-    /// The request itself is at fault, so there is no use in repeating it.
+    /// The request itself is at fault, so repeating it does not help.
     Lock,
 }
 
@@ -81,7 +81,7 @@ const CODES: [(&str, Rejects, &str, &str); 27] = [
 /// Error codes that Redis 6.2 moves into the text of the error if a script raised it.
 const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
 
-/// What the text of an error without a code of its own contains, and the code for it.
+/// For errors that share the code ERR: a part of the text, and the code that stands for it here.
 const TEXTS: &[(&str, &str)] = &[
     // Clients that are not logged in may not send as many arguments as a script takes.
     ("unauthenticated", "NOAUTH"),

@@ -180,7 +180,7 @@ impl Plan {
         let only = std::env::var("RLOCK_TEST_FAILOVER").ok();
         let moves = MOVES.iter().filter(|(name, _)| only.as_deref().is_none_or(|it| it == *name));
         let moves: Vec<Move> = moves.map(|(_, how)| *how).collect();
-        // An endpoint has failovers of its own.
+        // On an endpoint, the moves of the name are the failovers.
         let mut fails_over = kind == Kind::Endpoint;
         let mut faults: Vec<Fault> = Vec::new();
         for _ in 0..random.below(4) + u64::from(random.below(8) > 0) {

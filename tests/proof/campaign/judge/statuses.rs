@@ -67,7 +67,7 @@ impl Verdict {
                 matches!(fault.effect, Effect::Revokes | Effect::Frees | Effect::Hurries)
                     || fault.loses_hold(worker)
             };
-            // Whoever waits has heard from the server, and waits on without it.
+            // A queued waiter has been answered before, so an outage does not end it.
             let is_new = worker.queued.is_none();
             // A server ends a blocking call by its time of day, so it answers a waiter later.
             let ends_request = |fault: &Happened| {
