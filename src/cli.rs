@@ -245,8 +245,11 @@ Examples:
   # Exit with status 1 if a lock needs attention, for a monitoring check
   rlock inspect --attention
 
-Exit status: 0 on success, 1 if NAME is free or, with --attention, only if a lock needs attention, 69 if a server \
-cannot be reached, 78 for a configuration error, 64 for a usage error.")
+  # Check the servers themselves
+  rlock inspect --servers
+
+Exit status: 0 on success, 1 if NAME is free or, with --attention or --servers, only if anything was found, 69 if a \
+server cannot be reached or, with --servers, none, 78 for a configuration error, 64 for a usage error.")
     )]
     Inspect(Inspect),
 }

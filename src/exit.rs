@@ -1,11 +1,11 @@
 //! Every exit status of rlock, and how the process ends with it.
 
-/// Success; for `inspect NAME`, the lock is not free; for `inspect --attention`, no lock needs
-/// attention.
+/// Success; for `inspect NAME`, the lock is not free; with --attention or --servers, nothing was
+/// found.
 pub(crate) const OK: u8 = 0;
 /// `inspect NAME`: the lock is free.
 pub(crate) const FREE: u8 = 1;
-/// `inspect --attention`: a lock needs attention.
+/// `inspect --attention`, `--servers`: something was found.
 pub(crate) const ATTENTION: u8 = 1;
 /// The command line is wrong (EX_USAGE).
 pub(crate) const USAGE: u8 = 64;

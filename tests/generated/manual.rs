@@ -18,13 +18,14 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
     (
         "0",
         &["inspect"],
-        "success; with --attention, no lock needs attention; otherwise, with NAME, the lock is \
-         not free",
+        "success; with --attention, no lock needs attention; with --servers, nothing was found; \
+         otherwise, with NAME, the lock is not free",
     ),
     (
         "1",
         &["inspect"],
-        "with --attention, a lock needs attention; otherwise, with NAME, the lock is free",
+        "with --attention, a lock needs attention; with --servers, something was found; \
+         otherwise, with NAME, the lock is free",
     ),
     ("64", ALL, "usage error"),
     ("64", &["acquire"], "with --while-pid, the process does not exist or ended during the wait"),
@@ -35,6 +36,12 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
          servers for a quorum",
     ),
     ("69", &["inspect"], "some locks cannot be shown, or the replica has lost its master"),
+    (
+        "69",
+        &["inspect"],
+        "with --servers, only if no server answers: missing permissions, a wrong password or a \
+         replica are findings",
+    ),
     ("70", ALL, "internal error: a bug in rlock, or the system denied a resource"),
     (
         "75",

@@ -102,7 +102,8 @@ fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
     assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60), seen: Vec::new() });
     assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
     let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
-    let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
+    // The assertion of this test: any other step fails it.
+    let Step::Withdraw(end @ End::TimedOut(_)) = step else { panic!("{step:?}") };
     let (_, step) = waiter.on(Event::Withdrawn(end.clone(), Ok(())), None, at(102));
     assert_eq!(step, Step::End(end));
 }
@@ -135,6 +136,7 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         let mut waiter = waiter(None);
         waiter.on(answered(0, Ok(queued)), None, at(1_000));
         let (_, step) = waiter.on(Event::Woken(Ok(())), None, at(4_000));
+        // A waiter that was woken asks; any other step fails the test.
         let Step::Ask { seen, .. } = step else { panic!("{step:?}") };
         let left: Vec<_> = seen.iter().map(|seen| seen.left.as_millis()).collect();
         assert_eq!(left, lefts, "{holder_count}");

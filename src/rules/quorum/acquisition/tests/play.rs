@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::*;
-use crate::rules::{Fence, Holder, Key, ServerTime, State, Ttl};
+use crate::rules::{Fence, Holder, Key, Name, Prefix, ServerTime, State, Ttl};
 
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -24,7 +24,8 @@ impl Play {
 
     pub(super) fn begin_in(mode: Mode, waits: bool, since: impl Into<Vec<u64>>) -> Self {
         let since = since.into();
-        let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
+        let name: Name = "L".parse().expect("it is a valid name");
+        let key = Key::new(&Prefix::default(), &name);
         let request = Request {
             mode,
             heartbeat: waits.then_some(Duration::from_secs(2)),
@@ -107,15 +108,19 @@ pub(super) fn held_by(id: &str) -> View {
     View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
 }
 
+/// The place of a request in a queue, behind nobody.
+pub(super) fn place(ticket: u64, view: View) -> Proposal {
+    let (sleep, ticket) = (Duration::from_secs(1), Ticket(ticket));
+    Proposal { view, position: 1, sleep, ticket, nominated: None, kept_out: false }
+}
+
 pub(super) fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> Reply {
-    Reply::Proposed(Proposal {
-        view,
-        position: 1,
-        sleep: Duration::from_secs(1),
-        ticket: Ticket(ticket),
-        nominated: nominated.map(|fence| nomination(fence, 1, &[])),
-        kept_out: false,
-    })
+    let nominated = nominated.map(|fence| nomination(fence, 1, &[]));
+    Reply::Proposed(Proposal { nominated, ..place(ticket, view) })
+}
+
+pub(super) fn slots(number: u32) -> Mode {
+    Mode::Slots(Slot::new(number).expect("no test asks for 0 slots"))
 }
 
 pub(super) fn nomination(fence: u64, position: u64, taken: &[u32]) -> Nomination {
