@@ -336,6 +336,7 @@ fn an_invalid_url_exits_with_78_and_never_shows_its_password() {
         "redis://:s3cret@h redis://:s3cret@h",
         "redis://us3r@h",
         "unix:///s?password=s3cret",
+        "unix:///s?p%61ss=s3cret",
     ] {
         fails(&mut at(url, "inspect"), 78, &[]);
         fails(&mut rlock(["inspect", "--url", url]), 78, &[]);
@@ -362,6 +363,28 @@ fn a_url_in_the_wrong_place_is_refused_without_its_password() {
         fails(&mut server.rlock(["exec", "L", url]), 127, &["command not found"]);
         shows_no_secret(&server.run("inspect --json L"));
         shows_no_secret(&run(&mut rlock(["acquire", "--json", "--url", "x", url])));
+    }
+}
+
+#[test]
+fn a_secret_in_the_place_of_a_command_a_label_or_a_name_is_not_shown() {
+    let server = Server::start();
+    for program in ["PGPASSWORD=s3cret", "redis-cli -a s3cret", "h:6379,password=s3cret"] {
+        fails(&mut server.rlock(["exec", "L", program, "dump"]), 127, &["command not found"]);
+        shows_no_secret(&server.run("inspect L").exits(1));
+    }
+    let label = "https://us3r:s3cret@ci/job/1";
+    let token = acquire(&server, &["--label", label], "L");
+    assert!(server.inspect("L")["holders"][0]["label"].as_str().unwrap().ends_with("@ci/job/1"));
+    for line in ["inspect L", "inspect --json L", "acquire -n --json L"] {
+        shows_no_secret(&server.run(line));
+    }
+    for line in ["release", "renew --json", "inspect"] {
+        for secret in [&*token, "h:6379,password=s3cret,ssl=True"] {
+            let output = server.run(&format!("{line} {secret}")).exits(64);
+            assert!(!(output.out() + &output.err()).contains(secret), "{output:?}");
+            shows_no_secret(&output);
+        }
     }
 }
 

@@ -58,8 +58,6 @@ fn a_server_that_never_decides_is_asked_for_no_longer_than_five_timeouts() {
     let again = || {
         serve(|mut client| {
             while client.read(&mut [0; 64 * 1024]).is_ok_and(|request| request > 0) {
-                // It takes its time, but not too much.
-                std::thread::sleep(Duration::from_millis(30));
                 let _ = client.write_all(b"*2\r\n$5\r\nagain\r\n$2\r\n0 \r\n");
             }
         })

@@ -53,7 +53,8 @@ impl FromStr for Name {
                 UserMessage::new("lock name is a URL").with_remedy("give the server with --url")
             );
         }
-        if Token::is_of_rlock(text) || text.to_lowercase().contains("password=") {
+        // A token before its name, or what a provider shows as a connection string.
+        if Token::is_of_rlock(text) || text.to_lowercase().contains(",password=") {
             let fault = UserMessage::new("not a lock name, but a secret");
             return Err(fault.with_remedy("give the name of the lock first"));
         }
