@@ -79,7 +79,7 @@ complete -c rlock -n 'test (count (commandline -opc)) = 1' -a exec -d 'Run a com
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a acquire -d 'Acquire a lock and print the token to renew or release it'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a renew -d 'Renew the lease of a held lock'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a release -d 'Release a held lock'
-complete -c rlock -n 'test (count (commandline -opc)) = 1' -a inspect -d 'Show the holders and waiters of locks'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a inspect -d 'Show the holders and waiters of locks, or check the servers'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -s h -l help -d 'Print help (see more with '\''--help'\'')'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -s V -l version -d 'Print version'
 complete -c rlock -n 'contains options (__rlock_expects exec)' -l url -x -d 'Use this lock server; repeat for a quorum'

@@ -222,7 +222,7 @@ Exit status: 0 on success, 77 if TOKEN does not hold the lock, or if no client o
 the lock (--force without --now), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
     )]
     Release(Release),
-    /// Show the holders and waiters of locks
+    /// Show the holders and waiters of locks, or check the servers
     ///
     /// Shows one lock with its holders, its waiters and its history, or lists all locks that are not
     /// free, or those that match a pattern. Locks that need attention come first.
