@@ -1,6 +1,5 @@
 //! Which of the locks that were found to show, and in which order.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::Inspected;
@@ -24,23 +23,26 @@ impl Selection {
         } else if let Some(limit) = self.older_than {
             locks.retain(|lock| lock.view.age().is_some_and(|age| age > limit));
         }
-        locks.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
+        locks.sort_by(|one, other| {
+            let names = one.name.as_str().cmp(other.name.as_str());
+            self.place(one).cmp(&self.place(other)).then(names)
+        });
+        locks
+    }
+
+    /// The smaller, the earlier it is shown.
+    fn place(&self, lock: &Inspected) -> u64 {
         match self.order {
-            None => locks.sort_by_key(|lock| {
-                // Of the others, those that run now come first.
-                let is_over = matches!(lock.view.state, State::Cooling | State::Free);
-                (!lock.needs_attention(), is_over)
-            }),
-            Some(Order::Name) => {}
+            // Of the locks that need no attention, those that run now come first.
+            None if lock.needs_attention() => 0,
+            None => 1 + u64::from(matches!(lock.view.state, State::Cooling | State::Free)),
+            Some(Order::Name) => 0,
             // Not by age, because each lock was read at another moment. A lock of another tool has
             // no age, and so comes last.
-            Some(Order::Age) => locks.sort_by_key(|lock| Reverse(lock.acquired().map(Reverse))),
-            Some(Order::Waiting) => locks.sort_by_key(|lock| Reverse(lock.view.waiters.len())),
+            Some(Order::Age) => lock.acquired().map_or(u64::MAX, |at| at.0),
+            Some(Order::Waiting) => u64::MAX - lock.view.waiters.len() as u64,
             // Without an expiry, a lease ends last.
-            Some(Order::Lease) => {
-                locks.sort_by_key(|lock| lock.view.ttl.unwrap_or(Duration::MAX));
-            }
+            Some(Order::Lease) => lock.view.ttl.map_or(u64::MAX, |ttl| ttl.as_millis() as u64),
         }
-        locks
     }
 }

@@ -94,7 +94,7 @@ impl Transaction<'_> {
         expired: impl IntoIterator<Item = &'h Hold>,
     ) -> Vec<HistoryEntry> {
         let mut expired: Vec<&Hold> = expired.into_iter().collect();
-        expired.sort_by(|one, other| one.by_deadline(other));
+        expired.sort_unstable_by(|one, other| one.by_deadline(other));
         let last = expired.drain(expired.len().saturating_sub(HISTORY_LENGTH)..);
         let (ending, unknown) = (Ending::Expired, Outcome::Unknown);
         last.filter_map(|hold| self.history_entry(hold, ending, hold.deadline, unknown, None))

@@ -22,7 +22,7 @@ impl Transaction<'_> {
         let now = self.now;
         let mut expired: Vec<Hold> =
             self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
-        expired.sort_by(Hold::by_deadline);
+        expired.sort_unstable_by(Hold::by_deadline);
         let later = expired.split_off(self.batch.min(expired.len()));
         self.cleanup_pending = !later.is_empty();
         self.lock.holds.extend(later);

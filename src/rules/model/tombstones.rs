@@ -28,7 +28,9 @@ impl Transaction<'_> {
             token: token.to_owned(),
             until: self.now + ttl.max(TOMBSTONE_DURATION),
         });
-        tombstones.sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
+        tombstones.sort_unstable_by(|one, other| {
+            (one.until, &one.token).cmp(&(other.until, &other.token))
+        });
     }
 
     /// Marks a request that its client did not end itself, so that a later request with its token

@@ -43,7 +43,7 @@ impl Transaction<'_> {
     /// `inspect` fills in the waiters and the history.
     pub fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
-        live.sort_by(|one, other| one.by_deadline(other));
+        live.sort_unstable_by(|one, other| one.by_deadline(other));
         let holder_count = live.len() as u64;
         let shown = live.get(holders_from..).unwrap_or_default();
         let shown = &shown[..holders_at_most.min(shown.len())];

@@ -24,6 +24,6 @@ pub fn merge_listings(listings: Vec<Vec<Listed>>, servers: usize, with_free: boo
             merged.locks.push((name, Ok(view)));
         }
     }
-    merged.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
+    merged.locks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     merged
 }

@@ -71,7 +71,7 @@ pub(super) fn list(
     }
     let is_listed = |view: &View| with_free || view.state != State::Free;
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, is_listed));
-    listing.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
+    listing.locks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     Ok(listing)
 }
 

@@ -17,7 +17,7 @@ impl Transaction<'_> {
         let tokens = held.map(|hold| hold.token.as_str()).chain(waiting);
         let mut matching: Vec<String> =
             tokens.filter(|token| id.is_of(token)).map(str::to_owned).collect();
-        matching.sort();
+        matching.sort_unstable();
         matching.dedup();
         let [target] = matching.as_slice() else {
             let view = self.brief_view();

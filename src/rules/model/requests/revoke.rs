@@ -45,7 +45,7 @@ impl Transaction<'_> {
             self.revoke_up_to(up_to.min(self.lock.fence), Ending::Revoked, by);
         }
 
-        self.lock.holds.sort_by(Hold::by_deadline);
+        self.lock.holds.sort_unstable_by(Hold::by_deadline);
         let batch: Vec<_> =
             self.lock.holds.iter().skip(from).take(self.batch / 2).cloned().collect();
         let (mut next_hold, mut entries) = (from, Vec::new());
