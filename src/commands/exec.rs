@@ -1,5 +1,7 @@
 //! `rlock exec`: a command under a lock.
 
+use std::ffi::OsString;
+
 use super::grant::{Grant, SLOT};
 use super::identity;
 use super::parent;
@@ -26,65 +28,100 @@ pub(super) fn run(
     if options.die_with_parent {
         parent::die_with(inherited.parent)?;
     }
-    let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
-    let loss_policy = LossPolicy {
-        on_lost: options.on_lost.unwrap_or_default(),
-        kill_after: options.kill_after.map_or(LossPolicy::DEFAULT.kill_after, BoundedDuration::get),
-    };
-    let on_lost = loss_policy.on_lost;
+    let policies = Policies::of(&options);
     let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
-    let on_unreachable = options.on_unreachable.unwrap_or_default();
-    if on_unreachable == OnUnreachable::Run {
+    if policies.on_unreachable == OnUnreachable::Run {
         terms.start_limit = None;
     }
-    let mut arguments = options.command;
-    // There is at least one word.
-    let program = arguments.remove(0);
-    let client = identity::of_exec(&program, terms.options.label.clone());
-    let prepared = OwnGroup::for_command(group);
-    // A command without a lock has no slot either.
-    let variables = vec![(SLOT, None)];
-    let mut command = Command { program, arguments, group: None, variables };
-    let granted = Grant::obtain(&terms, Token::fresh(), client, None, inherited, report);
-    let mut grant = match (granted, on_unreachable) {
-        (Ok(grant), _) => grant,
-        (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
-            let problem = error.problem();
-            report.warn(format_args!("{problem}; running the command without a lock"));
+    let mut command = unlocked(options.command);
+    let client = identity::of_exec(&command.program, terms.options.label.clone());
+    let group = OwnGroup::for_command(policies.group);
+    let mut grant = match Grant::obtain(&terms, Token::fresh(), client, None, inherited, report) {
+        Err(error) if error.is_unreachable() && policies.on_unreachable == OnUnreachable::Run => {
             // The command would inherit the leader of the group as a child.
-            drop(prepared);
-            if options.die_with_parent {
-                parent::leave_to_kernel(inherited.parent)?;
-            }
-            return Err(supervise::run_unlocked(&command, inherited));
+            drop(group);
+            return Err(run_unlocked(&command, &error, options.die_with_parent, inherited, report));
         }
-        (Err(error), _) => return Err(error),
+        granted => granted?,
     };
-    // A signal may arrive together with the grant: after the wait, and before there is a command to
-    // pass it to.
-    let ready = match grant.signals.pending().first() {
+    command.group =
+        may_start(&mut grant, group, policies.group).inspect_err(|_| grant.give_up(report))?;
+    command.variables = grant.variables(&terms.options.name);
+    run_locked(&command, grant, policies.on_loss, inherited, report)
+}
+
+/// What the options decide besides the lock.
+struct Policies {
+    group: Group,
+    on_loss: LossPolicy,
+    on_unreachable: OnUnreachable,
+}
+
+impl Policies {
+    fn of(options: &cli::Exec) -> Self {
+        let kill_after = options.kill_after.map(BoundedDuration::get);
+        Self {
+            group: if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal },
+            on_loss: LossPolicy {
+                on_lost: options.on_lost.unwrap_or_default(),
+                kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
+            },
+            on_unreachable: options.on_unreachable.unwrap_or_default(),
+        }
+    }
+}
+
+/// The command as it runs without a lock. It has no slot either.
+fn unlocked(mut words: Vec<OsString>) -> Command {
+    // There is at least one word.
+    let program = words.remove(0);
+    Command { program, arguments: words, group: None, variables: vec![(SLOT, None)] }
+}
+
+/// Becomes the command, because no server answered. Returns only if that is impossible.
+fn run_unlocked(
+    command: &Command,
+    why: &Error,
+    die_with_parent: bool,
+    inherited: Inherited,
+    report: &Report,
+) -> Error {
+    report.warn(format_args!("{}; running the command without a lock", why.problem()));
+    if die_with_parent && let Err(error) = parent::leave_to_kernel(inherited.parent) {
+        return error;
+    }
+    supervise::run_unlocked(command, inherited)
+}
+
+/// Whether the command may start under its lock, and its group. A signal may arrive together with
+/// the grant: after the wait, and before there is a command to pass it to.
+fn may_start(
+    grant: &mut Grant,
+    prepared: Result<Option<OwnGroup>, Error>,
+    group: Group,
+) -> Result<Option<OwnGroup>, Error> {
+    match grant.signals.pending().first() {
         Some(arrival) => Err(Error::Stopped(arrival.signal)),
         // A limit that prevented it before the wait matters only now, if it still does.
         None => prepared.or_else(|_| OwnGroup::for_command(group)),
-    };
-    match ready {
-        Ok(group) => command.group = group,
-        Err(error) => {
-            grant.give_up(report);
-            return Err(error);
-        }
     }
+}
 
-    command.variables = grant.variables(&terms.options.name);
+/// Runs the command while the lease lasts, then releases the lock.
+fn run_locked(
+    command: &Command,
+    grant: Grant,
+    on_loss: LossPolicy,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
     let Grant { store, request, acquired, mut signals } = grant;
     let lease = acquired.lease;
     let hold = RenewableHold { key: request.key.clone(), token: request.token.clone(), lease };
     let (store, completion) =
-        supervise::run(&command, hold, loss_policy, store, &mut signals, inherited, report);
-
-    let outcome = outcome(&completion);
+        supervise::run(command, hold, on_loss, store, &mut signals, inherited, report);
     let lease = completion.as_ref().map_or(lease, |completion| completion.lease);
-    let ends = lease.deadline();
+    let (outcome, ends) = (outcome(&completion), lease.deadline());
     let released =
         store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
     let completion = completion?;
@@ -102,7 +139,7 @@ pub(super) fn run(
             Ok(Exit::Status(exit::LOST))
         }
         (LockOutcome::Lost, _, _, _) => {
-            report.warn(match on_lost {
+            report.warn(match on_loss.on_lost {
                 OnLost::Kill => "the lock was lost, and the command was stopped",
                 OnLost::Continue => "the lock was lost, and the command ended without it",
             });
