@@ -63,7 +63,10 @@ fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, Error> {
         report.note(warning);
     }
     report.detail(format_args!("using {server}"));
-    server.location.open(server.io_timeout, server.min_replicas).map_err(Error::Config)
+    server
+        .location
+        .open(server.io_timeout, server.min_replicas)
+        .map_err(|what| Error::Config(what.into()))
 }
 
 /// Where the results and errors of a command go.

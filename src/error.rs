@@ -16,7 +16,7 @@ pub enum Error {
     /// The command line is wrong, or a variable that is the default for an option.
     Usage(UserMessage),
     /// The configuration is wrong, as rlock can tell without a server.
-    Config(String),
+    Config(UserMessage),
     /// No server can serve the request.
     Store(Failure),
     /// Another client holds the lock. `waited`: how long this one waited before it gave up.
@@ -141,8 +141,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(fault) | Self::Id { fault, .. } | Self::ForeignLock(fault) => fault.fmt(f),
-            Self::Config(what) => f.write_str(what),
+            Self::Usage(fault)
+            | Self::Config(fault)
+            | Self::Id { fault, .. }
+            | Self::ForeignLock(fault) => fault.fmt(f),
             Self::Store(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;

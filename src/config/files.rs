@@ -14,7 +14,7 @@ use nix::libc;
 use super::handover::ReadOnce;
 use crate::error::Error;
 use crate::report::plain;
-use crate::rules::{Instant, show};
+use crate::rules::{Instant, UserMessage, show};
 use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
 use crate::text::{is_harmless, quoted};
@@ -170,5 +170,5 @@ fn fail(role: Role, path: &Path, what: &str) -> Error {
     let unknown = folder.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path);
     let is_path = path.exists() || unknown.iter().all(|part| is_harmless(&part.to_string_lossy()));
     let shown = if is_path { path.to_string_lossy() } else { "***".into() };
-    Error::Config(format!("{} {shown}: {what}", role.option()))
+    Error::Config(UserMessage::new(format!("{} {shown}: {what}", role.option())))
 }

@@ -52,7 +52,7 @@ impl Server {
             return Err(Error::Config(NO_URL.into()));
         }
         let location = Location::parse(&urls, default_directory().as_deref())
-            .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
+            .map_err(|what| Error::Config(format!("bad URL: {what}").into()))?;
         if !common.url.is_empty() && location.has_password() {
             files
                 .warnings
@@ -76,7 +76,7 @@ impl Server {
         )?;
         let location = location
             .with(&login, &for_sentinels, &tls_files(common, &mut files)?)
-            .map_err(Error::Config)?;
+            .map_err(|what| Error::Config(what.into()))?;
         if min_replicas > 0 && is_local {
             return Err(Error::Config("local: does not replicate; set --min-replicas to 0".into()));
         }
@@ -155,7 +155,7 @@ fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error>
     };
     let (first, again) = (read(files)?, files.clone());
     let reread = move || read(&mut again.clone()).map_err(|error| error.to_string());
-    TlsFiles::new(&first, Arc::new(reread)).map_err(|fault| Error::Config(fault.to_string()))
+    TlsFiles::new(&first, Arc::new(reread)).map_err(Error::Config)
 }
 
 /// Returns the directory that `local:` means, if the environment names one.

@@ -48,6 +48,23 @@ impl UserMessage {
     }
 }
 
+/// Of a message as it is printed.
+impl From<&'static str> for UserMessage {
+    fn from(text: &'static str) -> Self {
+        match text.split_once("; ") {
+            Some((problem, remedy)) => Self::new(problem).with_remedy(remedy),
+            None => Self::new(text),
+        }
+    }
+}
+
+/// Of a problem that may quote the user, and so is not divided.
+impl From<String> for UserMessage {
+    fn from(problem: String) -> Self {
+        Self::new(problem)
+    }
+}
+
 impl std::error::Error for UserMessage {}
 
 impl Display for UserMessage {

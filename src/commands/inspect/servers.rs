@@ -18,7 +18,7 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     report.detail(format_args!("using {server}"));
     let Server { location, prefix, io_timeout, .. } = server;
     let survey = location.survey(&Terms { prefix, io_timeout, ttl, min_replicas });
-    let survey = survey.map_err(Error::Config)?;
+    let survey = survey.map_err(|what| Error::Config(what.into()))?;
     for server in &survey.servers {
         for (step, took) in
             server.steps.iter().filter_map(|(step, it)| Some((step, it.as_ref().ok()?)))
