@@ -1,5 +1,7 @@
 //! Every exit status of rlock, and how the process ends with it.
 
+use crate::system::disposition;
+
 /// Success; for `inspect NAME`, the lock is not free; with --attention or --servers, nothing was
 /// found.
 pub(crate) const OK: u8 = 0;
@@ -44,7 +46,7 @@ impl Exit {
     pub fn leave(self) -> i32 {
         match self {
             Self::Status(_) => {}
-            Self::Signal(signal) => die_by(signal),
+            Self::Signal(signal) => disposition::die_by(signal),
         }
         self.shown()
     }
@@ -55,20 +57,5 @@ impl Exit {
             Self::Status(status) => status.into(),
             Self::Signal(signal) => 128 + signal,
         }
-    }
-}
-
-fn die_by(signal: i32) {
-    // A core dump of rlock would be mistaken for one of the command.
-    let _ = nix::sys::prctl::set_dumpable(false);
-    // SAFETY: the default action runs no code of this program, sigemptyset initializes the set
-    // before it is used, and every pointer is null or points to the set.
-    unsafe {
-        nix::libc::signal(signal, nix::libc::SIG_DFL);
-        nix::libc::raise(signal);
-        let mut set = std::mem::MaybeUninit::uninit();
-        nix::libc::sigemptyset(set.as_mut_ptr());
-        nix::libc::sigaddset(set.as_mut_ptr(), signal);
-        nix::libc::pthread_sigmask(nix::libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
     }
 }

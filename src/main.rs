@@ -4,9 +4,6 @@
 //! run of rlock takes only a few milliseconds.
 #![no_main]
 
-#[cfg(target_env = "musl")]
-mod allocator;
-
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 

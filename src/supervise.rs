@@ -6,14 +6,11 @@
 mod child;
 mod command;
 mod descendants;
-mod fork;
 mod group;
 mod guard;
 pub(crate) mod keeper_process;
 mod process;
-mod program;
 mod renewer;
-mod spawn_stage;
 mod supervisor;
 mod unusable;
 pub(crate) mod watch;

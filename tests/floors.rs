@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 const FLOORS: [&str; 13] = [
     "text",
     "rules",
-    "exit",
     "system",
+    "exit",
     "report",
     "error",
     "store",
@@ -28,24 +28,56 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     files.chain(folders.iter().flat_map(|folder| sources(folder))).collect()
 }
 
+/// Each file of the product with its text, without the tests at its end.
+fn product() -> impl Iterator<Item = (PathBuf, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources(&src).into_iter().filter_map(move |path| {
+        let file = path.strip_prefix(&src).unwrap().to_owned();
+        let is_test = file.iter().any(|part| part == "tests" || part == "tests.rs");
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
+        (!is_test).then_some((file, text))
+    })
+}
+
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.trim_start().starts_with("//"))
+}
+
 #[test]
 fn every_import_points_down() {
     let floor = |module: &str| FLOORS.iter().position(|floor| *floor == module);
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for path in sources(&src) {
-        let file = path.strip_prefix(&src).unwrap();
+    for (file, text) in product() {
         let module = file.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-        if ["lib", "main", "allocator"].contains(&module) {
+        if ["lib", "main"].contains(&module) {
             continue;
         }
         let own = floor(module).unwrap_or_else(|| panic!("{module} is on no floor"));
-        let text = fs::read_to_string(&path).unwrap();
-        let product = text.split("#[cfg(test)]").next().unwrap();
-        for used in product.split("crate::").skip(1) {
+        for used in text.split("crate::").skip(1) {
             let used = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
             let below = used == module || floor(used).is_some_and(|used| used < own);
             assert!(below, "{} uses {used}, which is not below it", file.display());
         }
+    }
+}
+
+#[test]
+fn what_decides_takes_time_and_surroundings_as_values() {
+    let surroundings = ["now()", "SystemTime", "std::env", "std::fs", "std::io", "std::thread"];
+    for (file, text) in product().filter(|(file, _)| file.starts_with("rules")) {
+        let found = surroundings.iter().find(|name| code(&text).any(|line| line.contains(**name)));
+        assert_eq!(found, None, "{}", file.display());
+    }
+}
+
+#[test]
+fn what_the_compiler_cannot_check_is_in_one_module() {
+    // The C runtime calls `main`.
+    for (file, text) in product().filter(|(file, _)| !file.starts_with("system")) {
+        let found = code(&text).any(|line| {
+            ["unsafe {", "unsafe fn", "unsafe impl"].iter().any(|it| line.contains(it))
+        });
+        assert!(!found || file == Path::new("main.rs"), "{}", file.display());
     }
 }
 

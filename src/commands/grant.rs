@@ -40,7 +40,7 @@ impl Grant {
         report: &Report,
     ) -> Result<Self, Error> {
         let (key, options) = (terms.server.key(&terms.options.name), &terms.options);
-        let enclosing = EnclosingHolds::inherited().of_key(&key);
+        let enclosing = enclosing_holds().of_key(&key);
         let waits = terms.wait_limit != Some(Duration::ZERO);
         let request = Request {
             token,
@@ -83,7 +83,7 @@ impl Grant {
     /// an enclosing lock.
     pub(super) fn variables(&self, name: &Name) -> Variables {
         let token = self.request.token.as_str();
-        let held = EnclosingHolds::inherited().and(&self.request.key, &self.request.token);
+        let held = enclosing_holds().and(&self.request.key, &self.request.token);
         vec![
             ("RLOCK_NAME", Some(name.to_string())),
             ("RLOCK_TOKEN", Some(token.to_owned())),
@@ -92,4 +92,8 @@ impl Grant {
             (SLOT, self.acquired.slot.map(|slot| slot.to_string())),
         ]
     }
+}
+
+fn enclosing_holds() -> EnclosingHolds {
+    EnclosingHolds::parse(&std::env::var_os(EnclosingHolds::VARIABLE).unwrap_or_default())
 }

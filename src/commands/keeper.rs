@@ -15,7 +15,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use nix::libc;
 use nix::sys::prctl;
 use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, setsid};
@@ -104,13 +103,7 @@ pub(super) fn start(
         .stdin(Stdio::from(process))
         .stdout(Stdio::from(OwnedFd::from(its_end)))
         .stderr(Stdio::piped());
-    // SAFETY: between fork and exec it makes system calls only, which affect only itself.
-    unsafe {
-        keeper.pre_exec(move || {
-            inherited.restore()?;
-            close_others_at_exec()
-        });
-    }
+    inherited.pass_on(&mut keeper);
     let started = keeper.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!("the keeper needs /proc; mount it"),
         _ => anyhow!(error).context("cannot start the keeper"),
@@ -144,23 +137,6 @@ pub(super) fn start(
     let last = told.lines().next_back().unwrap_or_default();
     let told = last.strip_prefix("rlock: ").and_then(|line| line.strip_prefix(report.subject()));
     Err(Error::Keeper { status, told: told.unwrap_or(last).to_owned() })
-}
-
-/// Closes what the caller has open, such as a pipe or a lock, so that the keeper does not keep it
-/// open.
-fn close_others_at_exec() -> std::io::Result<()> {
-    let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-    // SAFETY: it takes numbers only.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
-    if closed == 0 {
-        return Ok(());
-    }
-    // Linux before 5.11.
-    for descriptor in 3..1024 {
-        // SAFETY: it takes numbers only; one that is not open causes only an error.
-        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
-    }
-    Ok(())
 }
 
 /// Runs the keeper: it takes over the hold, and renews it until the process on its stdin has ended.

@@ -1,27 +1,25 @@
 //! A command that runs, started as its caller would have started it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
+use nix::unistd::{Pid, getpgid, getpgrp};
 use rustix::io::retry_on_intr;
 use rustix::process::{WaitOptions, waitpid};
 
-use super::command::{Command, NotStarted};
-use super::fork::fork;
+use super::command::Command;
 use super::group::OwnGroup;
-use super::process::{Process, ended};
-use super::spawn_stage::{FailedStep, SpawnStage};
+use super::process::Process;
 use crate::exit::Exit;
 use crate::rules::Instant;
 use crate::rules::supervisor::stops;
-use crate::system::call::Named;
+use crate::system::children::ended;
 use crate::system::inherited::Inherited;
-use crate::system::signals::{self, Signals};
+use crate::system::signals::Signals;
+use crate::system::spawn::{NotStarted, spawn};
 
 /// A command that has been started. The kernel does not reuse its process ID until it is reaped.
 pub(super) struct Child<'a> {
@@ -34,13 +32,7 @@ pub(super) struct Child<'a> {
 }
 
 impl<'a> Child<'a> {
-    /// Starts the command with everything that rlock inherited, but never after `stop_at`. Call
-    /// this on the main thread, because the command dies with the thread that started it. Call it
-    /// with all signals blocked: otherwise a signal could act on the new process before it has the
-    /// state in which the command starts.
-    ///
-    /// This does not use `std::process::Command`, because [`fork`] is faster, and every step before
-    /// the exec is visible here.
+    /// Starts the command as [`spawn`] does.
     pub(super) fn start(
         command: &'a Command,
         signals: &mut Signals,
@@ -49,42 +41,10 @@ impl<'a> Child<'a> {
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
         let group = command.group.as_ref();
-        let (parent, joins) = (getpid(), group.map(OwnGroup::id));
-        let (failures, report) = io::pipe().named("pipe2")?;
-        let (runs, discarded) = (AtomicBool::new(false), AtomicU32::new(0));
-        let in_child = || {
-            runs.store(true, Ordering::Relaxed);
-            let failed = match prepare(parent, joins, &discarded, inherited, stop_at) {
-                Ok(()) => FailedStep { step: SpawnStage::Exec, errno: program.exec() },
-                Err(failed) => failed,
-            };
-            runs.store(false, Ordering::Relaxed);
-            failed.send(&report);
-            127
-        };
         signals.mark_unreached(u32::MAX);
-        // SAFETY: all signals are blocked. The child makes system calls and stores three values: no
-        // allocation, no lock.
-        let pid = unsafe { fork(&in_child) }.named("clone")?;
-        // Otherwise the pipe would stay open.
-        drop(report);
-        let child = Self { pid, group, is_to_stop: false };
-        // A child that shares rlock's memory becomes its program, or fails, before rlock continues.
-        // To wait for the kernel to close the pipe would then take as long as the whole start.
-        if runs.load(Ordering::Relaxed) {
-            signals.mark_unreached(discarded.load(Ordering::Relaxed));
-            return Ok(child);
-        }
-        match FailedStep::receive(failures) {
-            None => {
-                signals.mark_unreached(u32::MAX);
-                Ok(child)
-            }
-            Some(failed) => {
-                child.reap()?;
-                Err(failed.into())
-            }
-        }
+        let spawned = spawn(&program, group.map(OwnGroup::id), inherited, stop_at)?;
+        signals.mark_unreached(spawned.unreached);
+        Ok(Self { pid: spawned.pid, group, is_to_stop: false })
     }
 
     /// Sends a signal to the command, even if it has left the group that was made for it, and to
@@ -158,35 +118,5 @@ impl<'a> Child<'a> {
             Some((None, Some(signal))) => Ok(Exit::Signal(signal)),
             _ => Err(io::Error::other("unexpected wait status of the command")),
         }
-    }
-}
-
-/// Runs in the new process before it becomes the program.
-fn prepare(
-    parent: Pid,
-    group: Option<Pid>,
-    discarded: &AtomicU32,
-    inherited: Inherited,
-    stop_at: Instant,
-) -> Result<(), FailedStep> {
-    let failed = |step| move |errno| FailedStep { step, errno };
-    if let Some(group) = group {
-        setpgid(Pid::from_raw(0), group).map_err(failed(SpawnStage::JoinGroup))?;
-    }
-    // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have
-    // died before this call, which the check of the parent detects.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(SpawnStage::DieWithRlock))?;
-    if getppid() != parent {
-        return Err(failed(SpawnStage::DieWithRlock)(Errno::ESRCH));
-    }
-    // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
-    // rlock too, which waits for the exec.
-    discarded.store(signals::discard_arrived(), Ordering::Relaxed);
-    inherited.restore().map_err(failed(SpawnStage::RestoreSignals))?;
-    // The child may have been stopped on the way here, and rlock with it.
-    if Instant::now() < stop_at {
-        Ok(())
-    } else {
-        Err(failed(SpawnStage::BeInTime)(Errno::ETIMEDOUT))
     }
 }

@@ -4,12 +4,13 @@ use std::ffi::{CString, OsString};
 use std::io;
 
 use super::group::OwnGroup;
-use super::program::Program;
 use super::unusable;
 use crate::error::Error;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::system::environment;
 use crate::system::inherited::Inherited;
+use crate::system::program::Program;
+use crate::system::spawn::NotStarted;
 
 /// Environment variables to set, or to remove if they have no value.
 pub(crate) type Variables = Vec<(&'static str, Option<String>)>;
@@ -33,41 +34,22 @@ pub(crate) fn run_unlocked(command: &Command, inherited: Inherited) -> Error {
         Ok(program) => NotStarted::Exec(program.exec().into()),
         Err(error) => NotStarted::System(error),
     };
-    why.into_error(command)
+    not_started(why, command)
 }
 
-/// Why a command was not started.
-#[derive(Debug)]
-pub(super) enum NotStarted {
-    /// The program cannot be executed.
-    Exec(io::Error),
-    /// The system could not start a process.
-    System(io::Error),
-    /// The lease was about to expire.
-    TooLate,
-}
-
-impl NotStarted {
-    pub(super) fn into_error(self, command: &Command) -> Error {
-        match self {
-            Self::Exec(error) => {
-                let found = error.kind() != io::ErrorKind::NotFound;
-                Error::Command { fault: unusable::why(&command.program, &error), found }
-            }
-            Self::System(error) => Error::system("cannot start a process", error),
-            Self::TooLate => Error::Store(Failure::Unreachable {
-                fault: UserMessage::new("the lease nearly expired before the command could start")
-                    .with_remedy("raise --ttl"),
-                delivery: Delivery::NotSent,
-                others_answer: false,
-            }),
+pub(super) fn not_started(why: NotStarted, command: &Command) -> Error {
+    match why {
+        NotStarted::Exec(error) => {
+            let found = error.kind() != io::ErrorKind::NotFound;
+            Error::Command { fault: unusable::why(&command.program, &error), found }
         }
-    }
-}
-
-impl From<io::Error> for NotStarted {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
+        NotStarted::System(error) => Error::system("cannot start a process", error),
+        NotStarted::TooLate => Error::Store(Failure::Unreachable {
+            fault: UserMessage::new("the lease nearly expired before the command could start")
+                .with_remedy("raise --ttl"),
+            delivery: Delivery::NotSent,
+            others_answer: false,
+        }),
     }
 }
 

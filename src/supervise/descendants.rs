@@ -10,11 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::process::{
-    KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, ended, not_killed, pause,
-};
+use super::process::{KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
+use crate::system::children::ended;
 
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);

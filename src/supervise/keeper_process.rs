@@ -6,10 +6,11 @@
 //! not reveal the token, and nobody can take it first without the token.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use nix::libc;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha1_smol::Sha1;
@@ -41,15 +42,10 @@ pub(crate) fn listen(token: &Token) -> io::Result<Socket> {
 pub(crate) fn wake(token: &Token) -> Option<()> {
     let (socket, address) = socket(token).ok()?;
     socket.connect(&address).ok()?;
-    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: 0 };
-    let mut size = libc::socklen_t::try_from(size_of_val(&peer)).ok()?;
-    let (number, level, what) = (socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: both pointers are valid, and `size` is that of the structure. If the call fails, the
-    // structure still names a user that does not exist.
-    unsafe { libc::getsockopt(number, level, what, (&raw mut peer).cast(), &raw mut size) };
-    let keeper = pidfd_open(Pid::from_raw(peer.pid)?, PidfdFlags::empty()).ok()?;
+    let peer = getsockopt(&socket, PeerCredentials).ok()?;
+    let keeper = pidfd_open(Pid::from_raw(peer.pid())?, PidfdFlags::empty()).ok()?;
     // If it had ended before that, its ID might have been reused, but the connection would be over.
-    if peer.uid == geteuid().as_raw() && !is_ready(socket.as_fd(), Want::Read) {
+    if peer.uid() == geteuid().as_raw() && !is_ready(socket.as_fd(), Want::Read) {
         pidfd_send_signal(&keeper, Signal::USR1).ok()?;
         ready([(keeper.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE)).ok()?;
     }

@@ -3,13 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io::ErrorKind;
-use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::libc::{self, c_int};
 use nix::unistd::{Pid, getpid};
 use rustix::process::{Signal, kill_process};
 
@@ -207,24 +204,6 @@ impl Kinship {
         }
         found
     }
-}
-
-/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for
-/// an end by a real-time signal.
-pub(super) fn ended(
-    kind: libc::idtype_t,
-    id: libc::id_t,
-    flags: c_int,
-) -> nix::Result<Option<Pid>> {
-    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | flags;
-    // SAFETY: the pointer is valid for writes of this structure.
-    let waited = unsafe { libc::waitid(kind, id, information.as_mut_ptr(), flags) };
-    Errno::result(waited)?;
-    // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left
-    // it as it was if no child has ended.
-    let pid = unsafe { information.assume_init().si_pid() };
-    Ok((pid != 0).then_some(Pid::from_raw(pid)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{getpgrp, getpid, getsid};
 
 use super::child::Child;
-use super::command::{Command, NotStarted};
+use super::command::{Command, not_started};
 use super::descendants::Descendants;
 use super::group::OwnGroup;
 use super::guard::Guard;
@@ -20,6 +20,7 @@ use crate::rules::{Instant, Lease, LockOutcome, LossPolicy, OnLost, show};
 use crate::store::Store;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Arrival, Signals};
+use crate::system::spawn::NotStarted;
 use crate::system::thread::without_signals;
 
 /// How a command ended.
@@ -59,7 +60,7 @@ pub(crate) fn run(
     });
     let (descendants, child) = match started {
         Ok(started) => started,
-        Err(why) => return (Some(store), Err(why.into_error(command))),
+        Err(why) => return (Some(store), Err(not_started(why, command))),
     };
     let mut report = report.clone();
     report.due = guard.machine.wake_at();

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-use super::program::files;
 use crate::report::plain;
 use crate::rules::UserMessage;
+use crate::system::program::files;
 use crate::text::{quoted, shown_program};
 
 /// The longest first line of a script that Linux reads.

@@ -1,11 +1,17 @@
-//! New processes, even in sandboxes that refuse the fast way to start them.
+//! New processes, even in sandboxes that refuse the fast way to start them, and their ends.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_void};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+
+use crate::system::call::Named;
+use crate::system::thread::without_signals;
 
 /// How much stack a thread may use from `fork` to the system call. A debug build uses less than 1
 /// KiB.
@@ -44,30 +50,46 @@ pub(super) unsafe fn fork(run: &dyn Fn() -> c_int) -> nix::Result<Pid> {
     unsafe { clone(enter, argument.cast(), stack, flags) }
 }
 
-/// A process that exits at once, and its stack.
-pub(super) struct ShortLived {
-    pub(super) process: Pid,
+/// A process that exits at once. Until it is reaped, on drop, the kernel does not reuse its ID.
+pub(crate) struct ShortLived {
+    pid: Pid,
+    /// The process may use it until it is reaped.
     _stack: SmallStack,
 }
 
-/// Starts a process that exits at once, and does not wait for its end. The kernel announces the end
-/// with the signal `at_end`; without one, only a wait with `__WALL` sees it.
-///
-/// # Safety
-///
-/// Call this with all signals blocked, as for `fork`. Reap the process before you drop
-/// `ShortLived`: until it is reaped, it may use its stack.
-pub(super) unsafe fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLived> {
-    extern "C" fn end(_: *mut c_void) -> c_int {
-        0
+impl ShortLived {
+    /// Does not wait for its end. The kernel announces that with no signal, so only a wait with
+    /// `__WALL` sees it.
+    pub(crate) fn start() -> io::Result<Self> {
+        extern "C" fn end(_: *mut c_void) -> c_int {
+            0
+        }
+        // It is not initialized, so that only the page that is used costs time.
+        let mut stack = Box::new_uninit_slice(1024);
+        let top = stack.as_mut_ptr_range().end.cast();
+        // SAFETY: all signals are blocked. The process only makes the system call that ends it, and
+        // its stack is dropped after it is reaped.
+        let start = |at_end| unsafe { clone(end, null_mut(), top, at_end) };
+        let started = without_signals(|| match start(0) {
+            // qemu-user insists on a signal.
+            Err(Errno::EINVAL) => start(libc::SIGCHLD),
+            started => started,
+        });
+        Ok(Self { pid: started?.named("clone")?, _stack: stack })
     }
-    // It is not initialized, so that only the page that is used costs time.
-    let mut stack = Box::new_uninit_slice(1024);
-    let top = stack.as_mut_ptr_range().end.cast();
-    // SAFETY: the process only makes the system call that ends it. The caller keeps its stack until
-    // it is reaped.
-    let process = unsafe { clone(end, null_mut(), top, at_end.unwrap_or(0)) }?;
-    Ok(ShortLived { process, _stack: stack })
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+}
+
+impl Drop for ShortLived {
+    fn drop(&mut self) {
+        // It may have been suspended before it exited, and nobody would resume it.
+        let _ = kill(self.pid, Signal::SIGKILL);
+        // Process 1 of a container might never reap it.
+        while waitpid(self.pid, Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}
+    }
 }
 
 /// Starts a process that shares rlock's memory or, if that is refused, has a copy of it. This does
@@ -97,14 +119,31 @@ unsafe fn clone(
     started.map(Pid::from_raw)
 }
 
+/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for
+/// an end by a real-time signal.
+pub(crate) fn ended(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    flags: c_int,
+) -> nix::Result<Option<Pid>> {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | flags;
+    // SAFETY: the pointer is valid for writes of this structure.
+    let waited = unsafe { libc::waitid(kind, id, information.as_mut_ptr(), flags) };
+    Errno::result(waited)?;
+    // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left
+    // it as it was if no child has ended.
+    let pid = unsafe { information.assume_init().si_pid() };
+    Ok((pid != 0).then_some(Pid::from_raw(pid)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;
 
-    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::sys::wait::WaitStatus;
 
     use super::*;
-    use crate::system::thread::without_signals;
 
     #[test]
     fn a_new_process_may_use_much_stack() {

@@ -1,5 +1,7 @@
 //! What signals do to rlock: which of them it handles or ignores, and how that is set.
 
+use std::mem::MaybeUninit;
+
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -39,7 +41,7 @@ pub(super) fn handled() -> impl Iterator<Item = Signal> {
 }
 
 pub(super) fn is_ignored(signal: Signal) -> Result<bool, Errno> {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: a null pointer asks for the present action without changing it, and the other pointer
     // is valid for writes.
     let done = unsafe { libc::sigaction(signal as i32, std::ptr::null(), action.as_mut_ptr()) };
@@ -55,4 +57,21 @@ pub(super) fn set_ignored(signal: Signal, is_ignored: bool) -> Result<(), Errno>
     // SAFETY: this only resets or ignores the signal, so no code of this program runs in a handler.
     unsafe { sigaction(signal, &action) }?;
     Ok(())
+}
+
+/// Ends the process by the signal with this number. Returns only if the kernel protects the process
+/// from it.
+pub(crate) fn die_by(signal: i32) {
+    // A core dump of rlock would be mistaken for one of the command.
+    let _ = nix::sys::prctl::set_dumpable(false);
+    // SAFETY: the default action runs no code of this program, sigemptyset initializes the set
+    // before it is used, and every pointer is null or points to the set.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+        let mut set = MaybeUninit::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
 }

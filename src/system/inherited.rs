@@ -4,6 +4,8 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::IntoRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -54,6 +56,17 @@ impl Inherited {
         !self.ignored.contains(signal) && !self.blocked.contains(signal)
     }
 
+    /// Lets this program start with the state, and with no descriptors but its standard ones.
+    pub(crate) fn pass_on(self, program: &mut Command) {
+        // SAFETY: between fork and exec it makes system calls only, which affect only itself.
+        unsafe {
+            program.pre_exec(move || {
+                self.restore()?;
+                close_others_at_exec()
+            });
+        }
+    }
+
     /// Restores the state before an exec. It makes system calls only, because nothing else is safe
     /// between fork and exec. Signals that have arrived meanwhile take effect.
     pub(crate) fn restore(&self) -> Result<(), Errno> {
@@ -79,6 +92,23 @@ fn occupy_standard_descriptors() -> io::Result<()> {
             let null = null.named("/dev/null")?;
             let _stays_open = null.into_raw_fd();
         }
+    }
+    Ok(())
+}
+
+/// Closes what the caller has open, such as a pipe or a lock, so that the program does not keep it
+/// open.
+fn close_others_at_exec() -> io::Result<()> {
+    let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    // SAFETY: it takes numbers only.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+    if closed == 0 {
+        return Ok(());
+    }
+    // Linux before 5.11.
+    for descriptor in 3..1024 {
+        // SAFETY: it takes numbers only; one that is not open causes only an error.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const SHELL: &CStr = c"/bin/sh";
 
 /// A program with its arguments and environment. Prepared before the fork, because the child must
 /// not allocate.
-pub(super) struct Program {
+pub(crate) struct Program {
     /// The files that may be the program.
     files: Vec<CString>,
     /// The shell, the name of the program, its arguments, and a null. The program is executed with
@@ -33,7 +33,7 @@ pub(super) struct Program {
 
 impl Program {
     /// The environment consists of the entries of rlock that are `kept`, and those that are `set`.
-    pub(super) fn new(
+    pub(crate) fn new(
         name: &OsStr,
         arguments: &[OsString],
         kept: impl Iterator<Item = &'static CStr>,
@@ -54,7 +54,7 @@ impl Program {
 
     /// Replaces this process with the program. Returns only if that cannot be executed. Does not
     /// allocate.
-    pub(super) fn exec(&self) -> Errno {
+    pub(crate) fn exec(&self) -> Errno {
         let mut failed = Errno::ENOENT;
         for file in &self.files {
             match self.exec_file(file, &self.words[1..]) {
@@ -92,7 +92,7 @@ impl Program {
 }
 
 /// The files that may be the program of this name, in the order in which to try them.
-pub(super) fn files(name: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
+pub(crate) fn files(name: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
     let name = name.as_bytes();
     if name.is_empty() {
         return Ok(Vec::new());

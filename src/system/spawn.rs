@@ -1,18 +1,119 @@
-//! What the new process of a command does before it becomes the program, and how rlock learns which
-//! of these steps failed.
+//! A program in a new process, started as the caller of rlock would have started it.
 
-use std::io::{PipeReader, PipeWriter, Read};
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::libc::c_int;
-use nix::unistd::write;
+use nix::sys::signal::Signal;
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, getpid, getppid, setpgid, write};
 
-use super::command::NotStarted;
-use crate::system::call::failed;
+use super::call::{Named, failed};
+use super::children::fork;
+use super::inherited::Inherited;
+use super::program::Program;
+use super::signals;
+use crate::rules::Instant;
 
-/// A step, in the order in which they are taken.
+/// Why a program was not started.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// It cannot be executed.
+    Exec(io::Error),
+    /// The system could not start a process.
+    System(io::Error),
+    /// It was later than the caller allowed.
+    TooLate,
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// The process of a program that has been started.
+pub(crate) struct Spawned {
+    pub(crate) pid: Pid,
+    /// The signals that did not reach the program if they arrived before it: a set of bits.
+    pub(crate) unreached: u32,
+}
+
+/// Starts the program with everything that rlock inherited, in this process group or rlock's, but
+/// never after `stop_at`. Call this on the main thread, because the program dies with the thread
+/// that started it. Call it with all signals blocked: otherwise a signal could act on the new
+/// process before it has the state in which the program starts.
+///
+/// This does not use `std::process::Command`, because [`fork`] is faster, and every step before the
+/// exec is visible here.
+pub(crate) fn spawn(
+    program: &Program,
+    group: Option<Pid>,
+    inherited: Inherited,
+    stop_at: Instant,
+) -> Result<Spawned, NotStarted> {
+    let parent = getpid();
+    let (failures, report) = io::pipe().named("pipe2")?;
+    let (runs, discarded) = (AtomicBool::new(false), AtomicU32::new(0));
+    let in_child = || {
+        runs.store(true, Ordering::Relaxed);
+        let failed = match prepare(parent, group, &discarded, inherited, stop_at) {
+            Ok(()) => FailedStep { step: Step::Exec, errno: program.exec() },
+            Err(failed) => failed,
+        };
+        runs.store(false, Ordering::Relaxed);
+        failed.send(&report);
+        127
+    };
+    // SAFETY: all signals are blocked. The child makes system calls and stores three values: no
+    // allocation, no lock.
+    let pid = unsafe { fork(&in_child) }.named("clone")?;
+    // Otherwise the pipe would stay open.
+    drop(report);
+    // A child that shares rlock's memory becomes its program, or fails, before rlock continues. To
+    // wait for the kernel to close the pipe would then take as long as the whole start.
+    if runs.load(Ordering::Relaxed) {
+        return Ok(Spawned { pid, unreached: discarded.load(Ordering::Relaxed) });
+    }
+    match FailedStep::receive(failures) {
+        None => Ok(Spawned { pid, unreached: u32::MAX }),
+        Some(failed) => {
+            while waitpid(pid, None) == Err(Errno::EINTR) {}
+            Err(failed.into())
+        }
+    }
+}
+
+/// Runs in the new process before it becomes the program.
+fn prepare(
+    parent: Pid,
+    group: Option<Pid>,
+    discarded: &AtomicU32,
+    inherited: Inherited,
+    stop_at: Instant,
+) -> Result<(), FailedStep> {
+    let failed = |step| move |errno| FailedStep { step, errno };
+    if let Some(group) = group {
+        setpgid(Pid::from_raw(0), group).map_err(failed(Step::JoinGroup))?;
+    }
+    // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have
+    // died before this call, which the check of the parent detects.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(Step::DieWithRlock))?;
+    if getppid() != parent {
+        return Err(failed(Step::DieWithRlock)(Errno::ESRCH));
+    }
+    // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
+    // rlock too, which waits for the exec.
+    discarded.store(signals::discard_arrived(), Ordering::Relaxed);
+    inherited.restore().map_err(failed(Step::RestoreSignals))?;
+    // The child may have been stopped on the way here, and rlock with it.
+    if Instant::now() < stop_at { Ok(()) } else { Err(failed(Step::BeInTime)(Errno::ETIMEDOUT)) }
+}
+
+/// What the new process does before it becomes the program, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SpawnStage {
+enum Step {
     JoinGroup,
     DieWithRlock,
     RestoreSignals,
@@ -20,20 +121,20 @@ pub(super) enum SpawnStage {
     Exec,
 }
 
-impl SpawnStage {
+impl Step {
     const ALL: [Self; 5] =
         [Self::JoinGroup, Self::DieWithRlock, Self::RestoreSignals, Self::BeInTime, Self::Exec];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FailedStep {
-    pub(super) step: SpawnStage,
-    pub(super) errno: Errno,
+struct FailedStep {
+    step: Step,
+    errno: Errno,
 }
 
 impl FailedStep {
     /// Tells rlock. Does not allocate.
-    pub(super) fn send(self, pipe: &PipeWriter) {
+    fn send(self, pipe: &PipeWriter) {
         let number = (self.step as c_int) << BITS_OF_ERRNO | self.errno as c_int;
         // This fails only if rlock has ended.
         let _ = write(pipe, &number.to_ne_bytes());
@@ -41,11 +142,11 @@ impl FailedStep {
 
     /// Waits for a failed step. Returns `None` once the process runs its program, or has ended:
     /// both close the pipe.
-    pub(super) fn receive(mut pipe: PipeReader) -> Option<Self> {
+    fn receive(mut pipe: PipeReader) -> Option<Self> {
         let mut number = [0; size_of::<c_int>()];
         pipe.read_exact(&mut number).ok()?;
         let number = c_int::from_ne_bytes(number);
-        let step = *SpawnStage::ALL.get(usize::try_from(number >> BITS_OF_ERRNO).ok()?)?;
+        let step = *Step::ALL.get(usize::try_from(number >> BITS_OF_ERRNO).ok()?)?;
         let errno = Errno::from_raw(number & ((1 << BITS_OF_ERRNO) - 1));
         Some(Self { step, errno })
     }
@@ -54,11 +155,11 @@ impl FailedStep {
 impl From<FailedStep> for NotStarted {
     fn from(FailedStep { step, errno }: FailedStep) -> Self {
         match step {
-            SpawnStage::JoinGroup => Self::System(failed("setpgid", errno)),
-            SpawnStage::DieWithRlock => Self::System(failed("prctl", errno)),
-            SpawnStage::RestoreSignals => Self::System(failed("rt_sigaction", errno)),
-            SpawnStage::BeInTime => Self::TooLate,
-            SpawnStage::Exec => Self::Exec(errno.into()),
+            Step::JoinGroup => Self::System(failed("setpgid", errno)),
+            Step::DieWithRlock => Self::System(failed("prctl", errno)),
+            Step::RestoreSignals => Self::System(failed("rt_sigaction", errno)),
+            Step::BeInTime => Self::TooLate,
+            Step::Exec => Self::Exec(errno.into()),
         }
     }
 }

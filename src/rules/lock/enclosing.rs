@@ -14,10 +14,6 @@ pub struct EnclosingHolds(Vec<String>);
 impl EnclosingHolds {
     pub const VARIABLE: &str = "RLOCK_HELD";
 
-    pub fn inherited() -> Self {
-        Self::parse(&std::env::var_os(Self::VARIABLE).unwrap_or_default())
-    }
-
     /// Parses the variable. An entry that is not UTF-8 is skipped, and does not hide the others.
     pub fn parse(variable: &OsStr) -> Self {
         let holds = variable.as_bytes().split(|&byte| byte == b' ').filter(|hold| !hold.is_empty());
