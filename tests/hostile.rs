@@ -71,6 +71,30 @@ fn a_server_that_never_decides_is_asked_for_no_longer_than_five_timeouts() {
 }
 
 #[test]
+fn a_server_that_quotes_its_requests_reveals_no_secret() {
+    let token = "12345678-1234-4123-8123-123456789abc";
+    let server = serve(|mut client| {
+        let mut request = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = client.read(&mut request) {
+            let text = String::from_utf8_lossy(&request[..length]);
+            // Beside the sizes, no more than fits into a message.
+            let words = text.lines().filter(|it| !it.starts_with(['*', '$']) && it.len() == 36);
+            let words = ["s3cr3t-PW"].into_iter().filter(|it| text.contains(it)).chain(words);
+            let quoted = Vec::from_iter(words).join("' '");
+            let _ = write!(client, "{}", format!("-ODD '{quoted}'\r\n").repeat(2));
+        }
+    });
+    let client = Client::of(format!("redis://{server}")).with("RLOCK_PASSWORD", "s3cr3t-PW");
+    let (release, renew) = (format!("release L {token}"), format!("renew L {token}"));
+    for line in ["exec -n L true", "inspect", "inspect --servers", &release, &renew] {
+        let finished = client.run(line);
+        let printed = finished.out() + &finished.err();
+        assert!(printed.contains("replied with ODD"), "{line}: {printed}");
+        assert!(!printed.contains("s3cr3t-PW") && !printed.contains(token), "{line}: {printed}");
+    }
+}
+
+#[test]
 fn text_from_a_server_cannot_control_a_terminal() {
     for words in [
         "-ERR \u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m \u{202e}evil\u{2028}\r\n",

@@ -3,7 +3,7 @@
 use socket2::SockAddr;
 
 use super::scripts::Call;
-use crate::rules::{Failure, UserMessage, show};
+use crate::rules::{Failure, Token, UserMessage, show};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
@@ -185,6 +185,22 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
     Refusal { failure, redirection, rejects: Some(rejects) }
 }
 
+/// A server or a proxy may quote what it was sent: the password, and tokens.
+fn without_secrets(text: &str, address: &Address) -> String {
+    let hidden = match address.password.as_deref() {
+        None | Some("") => text.to_owned(),
+        Some(password) => text.replace(password, "***"),
+    };
+    let is_between = |c: char| !c.is_ascii_hexdigit() && c != '-';
+    hidden.split_inclusive(is_between).fold(String::new(), |shown, part| {
+        let word = part.trim_end_matches(is_between);
+        match word.parse::<Token>() {
+            Ok(token) => shown + &part.replace(word, &token.id()),
+            Err(_) => shown + part,
+        }
+    })
+}
+
 /// Classifies an error reply.
 pub fn of(error: &ServerError, address: &Address) -> Refusal {
     let text = error.details().unwrap_or_default();
@@ -202,10 +218,13 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
     let detail = match code {
         "WRONGPASS" => address.unread.as_ref().map_or(String::new(), |why| format!(" ({why})")),
         "NOPERM" | "NO-COMMAND" => match quoted_in(text) {
-            Some(command) => command.to_uppercase(),
-            None => first_line(text),
+            Some(command) => without_secrets(command, address).to_uppercase(),
+            None => first_line(&without_secrets(text, address)),
         },
-        code => format!("{} {}", first_line(code), first_line(text)),
+        code => {
+            let shown = |text| first_line(&without_secrets(text, address));
+            format!("{} {}", shown(code), shown(text))
+        }
     };
     match code {
         "NOPERM" if quoted_in(text).is_some() => refusal("NOPERM-COMMAND", address, &detail),
