@@ -120,13 +120,20 @@ pub(super) fn start(
     if written == READY {
         return Ok(keeper);
     }
-    if let Ok(Woken::Interrupted) = woken {
+    let failed = match woken {
+        Ok(Woken::Interrupted) => Some(signals.first().map_or_else(
+            || {
+                let told = "no answer; check the server".to_owned();
+                Error::Keeper { status: Some(exit::UNREACHABLE.into()), told }
+            },
+            Error::Stopped,
+        )),
+        Ok(_) => None,
+        Err(error) => Some(Error::system("cannot wait for the keeper", error)),
+    };
+    if let Some(error) = failed {
         let _ = keeper.kill();
-        if let Some(signal) = signals.first() {
-            return Err(Error::Stopped(signal));
-        }
-        let told = "no answer; check the server".to_owned();
-        return Err(Error::Keeper { status: Some(exit::UNREACHABLE.into()), told });
+        return Err(error);
     }
     // It is about to end, with --json after a document for its own stdout; its stderr says why.
     let mut told = String::new();

@@ -42,7 +42,7 @@ impl Descendants {
             // Without this call, rlock would not see the command end.
             waited => {
                 waited.named("waitid")?;
-                preexisting_children = children().unwrap_or_default();
+                preexisting_children = children(Instant::now() + SEARCH_TIME).unwrap_or_default();
                 preexisting_children.retain(|child| Some(*child) != leader);
             }
         }
@@ -72,12 +72,13 @@ impl Descendants {
         command.signal(Signal::SIGKILL);
         let (mut give_up, mut killed) = (None, HashSet::new());
         loop {
-            let found = self.find(command, Instant::now() + SEARCH_TIME);
+            let until = Instant::now() + SEARCH_TIME;
+            let found = self.find(command, until);
             let mut is_new = false;
             for Process { pid, .. } in found.iter().flatten() {
                 is_new |= kill(*pid, Signal::SIGKILL).is_ok() && killed.insert(*pid);
             }
-            if self.are_gone(command, Some(Signal::SIGKILL)) {
+            if self.are_gone(command, Some(Signal::SIGKILL), until) {
                 return None;
             }
             let now = Instant::now();
@@ -96,11 +97,18 @@ impl Descendants {
     /// Sends a signal to the children of rlock. This finds even a process that starts another and
     /// exits at once, which would escape while rlock looks for all descendants.
     ///
+    /// Looks until a moment, and returns false if that did not suffice.
+    ///
     /// Reaps adopted children that have ended, even if the command has ended too. Otherwise, a chain
     /// of such processes would use up the machine's process IDs. It would also slow the search for
     /// its last process.
-    pub(super) fn are_gone(&mut self, command: &Child<'_>, signal: Option<Signal>) -> bool {
-        let Some(kinship) = Kinship::look(Instant::now() + SEARCH_TIME) else { return true };
+    pub(super) fn are_gone(
+        &mut self,
+        command: &Child<'_>,
+        signal: Option<Signal>,
+        until: Instant,
+    ) -> bool {
+        let Some(kinship) = Kinship::look(until) else { return true };
         let Some(mut first) = kinship.children_of(getpid()) else { return false };
         // The last child is the newest, and the most likely to be alive. None of them has been
         // reaped, so each still has its process ID.
@@ -111,7 +119,8 @@ impl Descendants {
         let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
         // A process that has ended may have left another behind. The second list has it.
         !first.iter().any(|child| self.is_of(command, *child) && lives(child))
-            && children() == Some(first)
+            && children(until) == Some(first)
+            && Instant::now() < until
     }
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
@@ -173,6 +182,6 @@ impl Descendants {
 }
 
 /// The children of rlock, dead or alive; `None` if they cannot be read.
-fn children() -> Option<Vec<Pid>> {
-    Kinship::look(Instant::now() + SEARCH_TIME)?.children_of(getpid())
+fn children(until: Instant) -> Option<Vec<Pid>> {
+    Kinship::look(until)?.children_of(getpid())
 }

@@ -105,8 +105,14 @@ impl Supervisor<'_> {
             for event in events {
                 self.handle(event);
             }
-            let awaits = self.guard.machine.awaits_descendants();
-            if awaits && self.descendants.are_gone(&self.child, None) {
+            let machine = &self.guard.machine;
+            if machine.awaits_descendants()
+                && self.descendants.are_gone(
+                    &self.child,
+                    None,
+                    machine.search_until(Instant::now()),
+                )
+            {
                 self.handle(Event::DescendantsGone);
             }
             if self.guard.machine.is_over() {

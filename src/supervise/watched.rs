@@ -69,13 +69,16 @@ impl Watched {
             // certain to find all of them only if all known ones have stopped before it.
             let have_halted = self.have_halted();
             let search_until = Instant::now() + SEARCH_TIME;
-            let mut found = self.find(Process::below, search_until);
-            found.extend(self.find(Process::in_sessions, search_until));
-            if found.is_empty() && have_halted || Instant::now() >= until {
-                break;
+            let mut is_new = false;
+            // First those that take no scan of all processes: they must not run for as long as it.
+            for search in [Process::below as Search, Process::in_sessions] {
+                for found in self.find(search, search_until) {
+                    found.signal(Signal::STOP);
+                    is_new = true;
+                }
             }
-            for descendant in found {
-                descendant.signal(Signal::STOP);
+            if !is_new && have_halted || Instant::now() >= until {
+                break;
             }
             pause();
         }
