@@ -9,7 +9,7 @@ use crate::variable;
 
 /// The parts of the scripts in `lua/`. Each uses only those before it, and all but `details`
 /// have a twin of the same name in `src/rules/model/`.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 18] = [
     "lock",
     "transaction",
     "details",
@@ -23,8 +23,11 @@ const PARTS: [&str; 15] = [
     "reinstate",
     "reconcile",
     "queue",
+    "nomination",
     "admission",
     "view",
+    "asking",
+    "member",
 ];
 
 /// The part that reads the lock. Everything after it goes into an inner function.
@@ -37,7 +40,8 @@ const SHARED: &str = "transaction";
 const INNER: &str = "return (function()\n";
 
 /// The requests in `lua/requests/`. Each becomes a script.
-const REQUESTS: [&str; 7] = ["acquire", "renew", "release", "leave", "revoke", "remove", "inspect"];
+const REQUESTS: [&str; 9] =
+    ["acquire", "renew", "release", "leave", "revoke", "remove", "inspect", "propose", "commit"];
 
 /// Prepends to each request the parts that it needs, and computes the hash by which a server knows
 /// the script.
@@ -106,14 +110,16 @@ fn with_parts(request: &str, parts: &str) -> String {
 }
 
 /// The parts without the functions and constants that a request does not use. Only `local function
-/// NAME` and `local NAME =` can be left out.
+/// NAME` and `local NAME, … =` can be left out.
 fn needed_by(request: &str, parts: &str) -> String {
     let declarations = declarations(parts);
     // From the last to the first, because a declaration uses only those before it.
     let mut known: HashSet<&str> = words(request).collect();
     let mut needed: Vec<&str> = Vec::new();
     for declaration in declarations.iter().rev() {
-        if declared_name(declaration).is_none_or(|name| known.contains(name)) {
+        if declared(declaration)
+            .is_none_or(|names| names.split(", ").any(|name| known.contains(name)))
+        {
             known.extend(words(declaration));
             needed.push(declaration);
         }
@@ -136,11 +142,12 @@ fn declarations(script: &str) -> Vec<String> {
     declarations
 }
 
-fn declared_name(declaration: &str) -> Option<&str> {
+/// The names that a declaration declares.
+fn declared(declaration: &str) -> Option<&str> {
     let local = declaration.strip_prefix("local ")?;
     match local.strip_prefix("function ") {
         Some(function) => function.split('(').next(),
-        None => Some(local.split_once(" = ")?.0).filter(|name| !name.contains(',')),
+        None => Some(local.split_once(" = ")?.0),
     }
 }
 

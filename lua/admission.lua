@@ -18,10 +18,10 @@ end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
 -- again. The caller has set the other details, including 'renewed'. One of several servers is asked
--- for a `wanted` fence and slot. `...` are more fields of the state to write.
-local function grant(token, details, deadline, wanted, slot, ...)
+-- for a fence and a slot. `...` are more fields of the state to write.
+local function grant(token, details, deadline, fence, slot, ...)
   drop_remains()
-  lock.fence = next_fence(wanted)
+  lock.fence = next_fence(fence)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = details.mode end
   details.slot = take_slot(slot)
   lock.count, lock.live = lock.count + 1, true
@@ -30,18 +30,6 @@ local function grant(token, details, deadline, wanted, slot, ...)
   if lock.skipped then redis.call('HDEL', STATE, 'skipped') end
   lock.skipped = nil
 end
-
--- On one of several servers, a waiter is not granted the lock but nominated: it may now commit, that
--- is, ask this server for a hold. It does so once enough servers have nominated it. A nomination is
--- only a hint. It passes to an older waiter that arrives later, and lapses unless the waiter asks
--- again in time.
-local function is_nominated(token)
-  return string.find(' ' .. lock.nominated, ' ' .. token .. ' ', 1, true) ~= nil
-end
-
--- What a nominated waiter needs to commit, as text: the fence that it would get, its position, and
--- the bits of the slots that are taken.
-local function nomination(position) return next_fence(0) .. ' ' .. position .. ' ' .. taken_slots() end
 
 -- Admits waiters from the head of the queue while the lock can be granted to them, nominates them on
 -- one of several servers, and drops dead ones. Runs after any change that could admit a waiter or
@@ -70,17 +58,12 @@ local function admit()
     elseif comes_alone then
       redis.call('ZREM', QUEUE, head)
       details.renewed = ''
-      grant(head, details, now + CLAIM_WINDOW, 0, nil)
+      grant(head, details, now + CLAIM_WINDOW)
       granted_to[#granted_to + 1] = head
       work = work + 1
     else
-      if head == TOKEN or not is_nominated(head) then
-        -- The waiter must ask again within the claim window.
-        details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
-        write_details(head, details)
-        if head ~= TOKEN then wake(head, nomination(nominated + 1)) end
-      end
       nominated, tokens, their_mode = nominated + 1, tokens .. head .. ' ', their_mode or mode
+      nominate(head, details, nominated)
     end
   end
   if tokens ~= lock.nominated and not lock.cleanup_pending then
@@ -97,18 +80,4 @@ local function admit()
   -- A server writes to the client of the last message first, and the new head can wait.
   for _, token in ipairs(granted_to) do wake(token) end
   return head, nominated
-end
-
--- Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that is only
--- proposed may still become a younger one.
-local function is_kept_out(position, mode)
-  local agreed, their_mode = 0, nil
-  local older = position > 1 and redis.call('ZRANGE', QUEUE, 0, math.min(position - 2, BATCH - 1)) or {}
-  for _, token in ipairs(older) do
-    local details = details_of(token)
-    if details.origin == 'agreed' and (tonumber(details.alive) or 0) >= now then
-      agreed, their_mode = agreed + 1, their_mode or details.mode
-    end
-  end
-  return agreed > 0 and not admissible(mode, agreed, their_mode)
 end

@@ -54,6 +54,7 @@ local function enqueue(agreed, goes_next)
   local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
   local ticket = score and ticket_of(score)
   if not ticket then own.since = int(now) end
+  if agreed then own.origin = agreed > 0 and 'agreed' or 'proposed' end
   redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
@@ -114,7 +115,7 @@ local function millis_to_sleep(position, mode, heartbeat, head)
   elseif position == 1 and lock.live then
     sleep = math.min(sleep, awaited(mode) - now)
   elseif position == 2 and lock.live then
-    sleep = math.min(sleep, awaited(details_of(head).mode) + GRACE - now)
+    sleep = math.min(sleep, awaited(details_of(head or TOKEN).mode) + GRACE - now)
   end
   return math.max(sleep, 1)
 end

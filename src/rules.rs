@@ -38,8 +38,8 @@ pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};
 pub use reminders::Reminders;
 pub use request::{
-    Answer, Asked, Held, Listed, Listing, Nomination, Proposal, QuorumOp, Release, Removal,
-    Renewal, Repeatable, Request, Revocation, Seen, Ticket, Verdict,
+    Answer, Asked, Listed, Listing, Release, Removal, Renewal, Repeatable, Request, Revocation,
+    Seen, Ticket, Verdict,
 };
 pub use retries::{Attempts, Next};
 pub use user_message::UserMessage;

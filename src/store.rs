@@ -8,7 +8,7 @@ mod blocking;
 pub mod local;
 pub mod location;
 mod open;
-pub(crate) mod quorum;
+pub mod quorum;
 pub mod server;
 pub mod survey;
 pub mod wire;
@@ -26,21 +26,20 @@ pub use crate::system::poll::Interrupt;
 /// expired holds or waiters, or revokes 50 holds.
 const PATIENCE: u32 = 5;
 
-/// Repeats `ask` until it returns an answer, as `final_verdict` does.
+/// Repeats `ask`, as `repeated` does, until it returns an answer.
 fn decided(
     timeout: Duration,
-    ask: impl FnMut(u64) -> Result<Verdict, Failure>,
+    mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,
 ) -> Result<Answer, Failure> {
-    match final_verdict(attempt_number(), timeout, ask)? {
-        Verdict::Answer(answer) => Ok(answer),
+    repeated(attempt_number(), timeout, |attempt| match ask(attempt)? {
+        Verdict::Answer(answer) => Ok(Some(answer)),
+        Verdict::Again => Ok(None),
         Verdict::FenceAhead { ahead, .. } => {
             let ahead = show(ahead);
             let what = format!("last fencing token is {ahead} ahead of the server's clock");
             Err(Failure::misconfigured(what, "check the clock (see man rlock)"))
         }
-        // No request was a proposal, so only a hostile server gives such an answer.
-        _ => Err(undecided(timeout)),
-    }
+    })
 }
 
 /// The number of an attempt that begins now: the microseconds since boot, which exceed the numbers
@@ -49,19 +48,19 @@ fn attempt_number() -> u64 {
     Instant::now().since_boot().as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number,
+/// Repeats `ask` until something is decided. Each call gets a larger attempt number,
 /// from `first`, and none begins after the timeout.
-fn final_verdict(
+fn repeated<T>(
     first: u64,
     timeout: Duration,
-    mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,
-) -> Result<Verdict, Failure> {
+    mut ask: impl FnMut(u64) -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
     let (mut attempt, until) = (first, Instant::now() + timeout);
     loop {
         match ask(attempt)? {
-            Verdict::Again if Instant::now() < until => attempt = attempt_number(),
-            Verdict::Again => return Err(undecided(timeout)),
-            verdict => return Ok(verdict),
+            Some(decided) => return Ok(decided),
+            None if Instant::now() < until => attempt = attempt_number(),
+            None => return Err(undecided(timeout)),
         }
     }
 }

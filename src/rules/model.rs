@@ -9,10 +9,13 @@
 //! of its deadline.
 
 mod admission;
+mod asking;
 mod fence;
 mod history;
 mod holds;
 pub mod lock;
+mod member;
+mod nomination;
 mod owners;
 mod queue;
 mod reconcile;

@@ -2,6 +2,7 @@
 //! collects the votes.
 
 pub mod acquisition;
+mod ask;
 mod listing;
 mod majority;
 mod member_state;
@@ -12,9 +13,10 @@ mod renewal;
 mod votes;
 
 pub use acquisition::{Acquisition, End, MemberRequest, Order, Reply, Step};
+pub use ask::{Held, Nomination, Proposal, QuorumOp, Vote};
 pub use listing::merge_listings;
 pub use majority::{grace_until, majority};
-pub use member_state::{LastReply, MemberState, Run};
+pub use member_state::{LastReply, MemberState};
 pub use merge::merge;
 pub use release::{ReleaseDecision, decide_release, is_release_decided};
 pub use removal::decide_removal;

@@ -38,25 +38,11 @@ pub struct Request {
     pub heartbeat: Option<Duration>,
     /// The client's details, for those who inspect the lock; see `ClientInfo`.
     pub client: String,
-    /// What one of several servers is asked; `None` if it is the only one.
-    pub quorum_op: Option<QuorumOp>,
     /// Whether its client gives it up because the lock is busy.
     pub is_skipped: bool,
 }
 
 impl Request {
-    /// What one of several servers is asked: the hold, with the fencing token 0 if it is asked for
-    /// none; and the ticket, or 0 to propose one. A restored hold has no ticket.
-    pub fn wanted(&self) -> (Held, Option<u64>) {
-        let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
-        match self.quorum_op {
-            None => ((Fence(0), None), None),
-            Some(QuorumOp::Propose(ticket)) => ((Fence(0), None), number(ticket)),
-            Some(QuorumOp::Commit(ticket, held)) => (held, number(ticket)),
-            Some(QuorumOp::Restore(held)) => (held, None),
-        }
-    }
-
     /// An exclusive request that does not wait, without any options.
     pub fn plain(key: Key, ttl: Ttl) -> Self {
         Self {
@@ -74,59 +60,14 @@ impl Request {
             arrival: None,
             heartbeat: None,
             client: ClientInfo::default().to_lines(),
-            quorum_op: None,
             is_skipped: false,
         }
     }
 }
 
-/// What a request asks of one of several servers, none of which grants the lock by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QuorumOp {
-    /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
-    /// server proposes.
-    Propose(Option<Ticket>),
-    /// This hold, if the server nominates the request and the slot is free there. It gets a larger
-    /// fencing token if the server has granted this one already. The ticket is that of `Propose`.
-    Commit(Option<Ticket>, Held),
-    /// A hold that the server has lost, while enough others have it.
-    Restore(Held),
-}
-
-/// A hold, as several servers have it in common: its fencing token, and the number of its slot, if
-/// the lock has slots.
-pub type Held = (Fence, Option<Slot>);
-
 /// The number by which queues are ordered: the smaller one is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
-
-/// The place of a request in the queue of one of several servers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Proposal {
-    pub view: View,
-    /// From 1.
-    pub position: u64,
-    /// Ask this server again after this time, to keep the place.
-    pub sleep: Duration,
-    pub ticket: Ticket,
-    /// If the server nominates the request, which may then commit.
-    pub nominated: Option<Nomination>,
-    /// Whether older requests with agreed tickets keep it out. Only for a request that does not
-    /// wait.
-    pub kept_out: bool,
-}
-
-/// What one of several servers tells a request that it nominates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Nomination {
-    /// The fencing token that the server would give.
-    pub fence: Fence,
-    /// The position in the queue, from 1. All before it are nominated too.
-    pub position: u64,
-    /// The numbers of the slots that are taken there, in order.
-    pub taken: Vec<Slot>,
-}
 
 /// A holder that a waiter has seen. It helps a server that has lost its data since.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -141,16 +82,14 @@ pub struct Seen {
 
 /// What a single attempt at a lock returns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "almost every verdict is an answer")]
 pub enum Verdict {
     Answer(Answer),
-    /// The answer of one of several servers to `QuorumOp::Propose` or `QuorumOp::Commit`, if it is
-    /// not an `Answer`.
-    Proposed(Proposal),
     /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
     /// as another attempt.
     Again,
-    /// A fencing token or ticket is implausible: it is this far ahead of the server's clock, which
-    /// shows `now`.
+    /// A number that orders grants is implausible: it is this far ahead of the server's clock,
+    /// which shows `now`.
     FenceAhead {
         ahead: Duration,
         now: ServerTime,

@@ -8,7 +8,16 @@ use std::time::Duration;
 
 pub use findings::{CERTIFICATE_ENDS_SOON, Finding, evicts_locks, findings};
 
-use super::{Ttl, UserMessage};
+use super::{Instant, Ttl, UserMessage};
+
+/// One run of a server program, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// Unique among all servers, whatever address they are reached at.
+    pub id: String,
+    /// The latest time at which it can have started.
+    pub since: Instant,
+}
 
 /// All servers of a location, and how the clients will use them.
 pub struct Survey {

@@ -25,7 +25,9 @@
 mod acquire;
 mod distinct;
 mod member;
+mod member_store;
 mod posting;
+pub mod reply;
 mod requests;
 
 use std::io;
@@ -33,14 +35,16 @@ use std::time::Duration;
 
 use acquire::Attempt;
 use distinct::require_distinct;
-use member::{Member, MemberReply, MemberStore};
+use member::{Member, MemberReply};
+use member_store::MemberStore;
 
 use super::Interrupt;
 use super::blocking::received;
 use super::wire::Address;
 use crate::report::Diagnostic;
-use crate::rules::quorum::{Run, Votes, grace_until, majority};
-use crate::rules::{Failure, Held, Instant, Request, Token, UserMessage};
+use crate::rules::quorum::{Held, Votes, grace_until, majority};
+use crate::rules::servers::Run;
+use crate::rules::{Failure, Instant, Request, Token, UserMessage};
 use crate::system::channel::channel;
 use crate::system::wakeup::Wakeup;
 

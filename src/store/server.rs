@@ -17,5 +17,4 @@ pub(super) use cluster::Cluster;
 pub(super) use node::Probe;
 pub use node::{Node, Reply};
 pub use redis_store::RedisStore;
-pub(super) use reply::nomination;
 pub(super) use sentinel::Sentinel;

@@ -2,7 +2,7 @@
 
 use super::lock::{CLAIM_WINDOW, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
-use crate::rules::{Fence, Held, Mode, Nomination, Slot};
+use crate::rules::{Mode, Slot};
 
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
@@ -22,16 +22,17 @@ impl Transaction<'_> {
     }
 
     /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
-    /// it again. Returns the number of the slot.
+    /// it again. One of several servers is asked for a fence and a slot.
     pub fn grant(
         &mut self,
         waiter: Waiter,
         renewed: Option<u64>,
         deadline: u64,
         keep_until: u64,
-        (Fence(wanted), slot): Held,
-    ) -> Option<Slot> {
-        self.lock.fence = self.next_fence(wanted);
+        fence: Option<u64>,
+        slot: Option<Slot>,
+    ) {
+        self.lock.fence = self.next_fence(fence);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
             self.lock.mode = Some(waiter.mode);
         }
@@ -48,15 +49,6 @@ impl Transaction<'_> {
         });
         self.set_guard_to_latest();
         self.lock.skipped = None;
-        slot
-    }
-
-    /// On one of several servers, a waiter is not granted the lock but nominated: it may now
-    /// commit, that is, ask this server for a hold. It does so once enough servers have nominated
-    /// it. A nomination is only a hint. It passes to an older waiter that arrives later, and lapses
-    /// unless the waiter asks again in time.
-    pub fn is_nominated(&self, token: &str) -> bool {
-        self.lock.nominated.iter().any(|nominated| nominated == token)
     }
 
     /// Admits waiters from the head of the queue while the lock can be granted to them, nominates
@@ -82,7 +74,7 @@ impl Transaction<'_> {
             } else if comes_alone {
                 self.dequeue(&head.token);
                 granted_to.push(head.token.clone());
-                self.grant(head, None, self.now + CLAIM_WINDOW, 0, (Fence(0), None));
+                self.grant(head, None, self.now + CLAIM_WINDOW, 0, None, None);
                 work += 1;
             } else {
                 modes.push(head.mode);
@@ -104,34 +96,5 @@ impl Transaction<'_> {
             self.wake(&token, Message::Look);
         }
         (head, modes.len())
-    }
-
-    /// What a nominated waiter needs to commit.
-    pub fn nomination(&self, position: u64) -> Nomination {
-        let (fence, taken) = (Fence(self.next_fence(0)), self.taken_slots());
-        Nomination { fence, position, taken }
-    }
-
-    fn nominate(&mut self, token: &str, position: u64, caller: &str) {
-        if token != caller && self.is_nominated(token) {
-            return;
-        }
-        let until = self.now + CLAIM_WINDOW;
-        if let Some(waiter) = self.lock.queue.iter_mut().find(|waiter| waiter.token == token) {
-            // The waiter must ask again within the claim window.
-            waiter.alive = waiter.alive.min(until);
-        }
-        if token != caller {
-            self.wake(token, Message::Nominated(self.nomination(position)));
-        }
-    }
-
-    /// Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that
-    /// is only proposed may still become a younger one.
-    pub fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
-        let older = self.lock.queue.iter().take((position as usize - 1).min(self.batch));
-        let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
-        let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
-        !modes.is_empty() && !self.admissible(mode, &modes)
     }
 }

@@ -15,10 +15,10 @@ impl Transaction<'_> {
         fence.saturating_sub(self.micros()) / 1_000
     }
 
-    /// The fence of a new grant: the wanted one if it is larger than all earlier ones, else the
+    /// The fence of a new grant: the wanted one, if it is larger than all earlier ones, else the
     /// next one.
-    pub fn next_fence(&self, wanted: u64) -> u64 {
+    pub fn next_fence(&self, wanted: Option<u64>) -> u64 {
         let last = self.lock.fence;
-        if wanted > last { wanted } else { self.micros().max(last + 1) }
+        wanted.filter(|&wanted| wanted > last).unwrap_or_else(|| self.micros().max(last + 1))
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Nomination, Slot};
+use crate::rules::{Ending, Fence, HistoryEntry, HoldState, Mode, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, and a nominated waiter stays nominated,
 /// in milliseconds.
@@ -181,6 +181,17 @@ pub enum Message {
     Nominated(Nomination),
     /// The waiter has another reason to ask again.
     Look,
+}
+
+/// What one of several servers tells a request that it nominates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nomination {
+    /// The fencing token that the server would give.
+    pub fence: Fence,
+    /// The position in the queue, from 1. All before it are nominated too.
+    pub position: u64,
+    /// The numbers of the slots that are taken there, in order.
+    pub taken: Vec<Slot>,
 }
 
 impl Waiter {

@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Mail, Message, Waiter};
+use super::lock::{CLAIM_WINDOW, Mail, Message, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -50,6 +50,9 @@ impl Transaction<'_> {
     /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
     /// that grows with its clock. Returns its position, from 1, and its ticket.
     pub fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
+        if let Some(ticket) = agreed {
+            waiter.origin = if ticket > 0 { Origin::Agreed } else { Origin::Proposed };
+        }
         let queued = self.dequeue(&waiter.token);
         let restates = agreed.is_some_and(|ticket| ticket > 0);
         if let Some(queued) = &queued {

@@ -29,11 +29,12 @@ use std::mem::{discriminant, replace};
 use std::time::Duration;
 
 use super::majority::{grace_until, majority, needed_to_refuse};
-use super::member_state::{LastReply, MemberState, Members, Run, UnderWay};
+use super::member_state::{LastReply, MemberState, Members, UnderWay};
 use super::votes::Votes;
+use crate::rules::quorum::{Held, Nomination, Proposal, QuorumOp};
+use crate::rules::servers::Run;
 use crate::rules::{
-    Answer, BackOff, Delivery, Failure, Held, Instant, Mode, Nomination, Proposal, QuorumOp,
-    Request, ServerTime, Slot, Ticket, View,
+    Answer, BackOff, Delivery, Failure, Instant, Mode, Request, ServerTime, Slot, Ticket, View,
 };
 
 /// How long a request that does not wait pauses before it asks again while no request has won.

@@ -28,7 +28,8 @@
 
 use std::time::Duration;
 
-use crate::rules::{Answer, Held, Instant, Reason};
+use crate::rules::quorum::Held;
+use crate::rules::{Answer, Instant, Reason};
 
 /// How long the other servers are awaited at least after a majority has answered.
 const GRACE: Duration = Duration::from_millis(10);

@@ -6,18 +6,9 @@ use std::time::Duration;
 use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::rules::model::lock::{DAY, LONGEST_TTL};
-use crate::rules::{
-    Answer, Failure, Fence, Held, Instant, Nomination, Proposal, ServerTime, Ticket, View,
-};
-
-/// One run of a server program, from its start to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Run {
-    /// Unique among all servers, whatever address they are reached at.
-    pub id: String,
-    /// The latest time at which it can have started.
-    pub since: Instant,
-}
+use crate::rules::quorum::{Held, Nomination, Proposal};
+use crate::rules::servers::Run;
+use crate::rules::{Answer, Failure, Fence, Instant, ServerTime, Ticket, View};
 
 /// What a member answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

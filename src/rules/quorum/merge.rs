@@ -1,9 +1,8 @@
 //! One view of a lock from the views of several servers.
 
 use super::majority::{majority, most_common};
-use crate::rules::{
-    Ending, Held, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
-};
+use crate::rules::quorum::Held;
+use crate::rules::{Ending, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter};
 
 /// The lock as it is on `servers` servers, of which those with a view have answered. A holder
 /// counts if enough servers have it, assuming that those without an answer do. If `lenient`, the

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::majority::{first_known, most_common};
 use super::votes::Votes;
-use crate::rules::{Held, Reason, Renewal};
+use crate::rules::quorum::Held;
+use crate::rules::{Reason, Renewal};
 
 /// What the votes on a renewal mean.
 pub enum RenewalDecision {

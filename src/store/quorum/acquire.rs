@@ -1,20 +1,21 @@
 //! Carries out what `rules::quorum::Acquisition` decides: sends its orders to the members, and
 //! tells it their replies.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use super::Quorum;
 use super::cannot_query;
-use super::member::{Member, MemberReply, MemberStore};
+use super::member::{Member, MemberReply};
+use super::member_store::MemberStore;
 use crate::report::Diagnostic;
-use crate::rules::quorum::{Acquisition, End, MemberRequest, Order, Reply, Run, Step};
-use crate::rules::{
-    Answer, Failure, Fence, Instant, Proposal, Request, Token, UserMessage, Verdict, show,
+use crate::rules::quorum::{
+    Acquisition, End, MemberRequest, Nomination, Order, Proposal, QuorumOp, Reply, Step,
 };
+use crate::rules::servers::Run;
+use crate::rules::{Answer, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show};
 use crate::store::blocking::received;
-use crate::store::server::nomination;
-use crate::store::wire::Value;
-use crate::store::{Interrupt, Store, attempt_number, final_verdict};
+use crate::store::{Interrupt, Store, attempt_number, repeated};
 use crate::system::channel::{Receiver, Sender, channel};
 
 /// Some JSON readers cannot represent larger numbers exactly, and no clock reaches this number of
@@ -233,11 +234,9 @@ fn send(
     let attempt = attempt_number();
     member.ask(number, replies, move |store, interrupt| {
         let reply = match what {
-            MemberRequest::Ask(part) => {
-                ask(store, &Request { quorum_op: Some(part), ..request }, attempt, interrupt)
-            }
+            MemberRequest::Ask(op) => ask(store, &request, op, attempt, interrupt),
             MemberRequest::Listen(at_most) => {
-                store.hear(&request, at_most, interrupt).map(Reply::heard)
+                store.hear_nomination(&request, at_most, interrupt).map(Reply::heard)
             }
         };
         Ok((round, reply.unwrap_or_else(Reply::Failed), store.server_run().cloned()))
@@ -247,15 +246,21 @@ fn send(
 fn ask(
     store: &mut MemberStore,
     request: &Request,
+    op: QuorumOp,
     attempt: u64,
     interrupt: Interrupt<'_>,
 ) -> Result<Reply, Failure> {
-    let timeout = store.patience();
-    let ask = |attempt| store.ask(request, attempt, &[], interrupt);
-    let verdict = final_verdict(attempt, timeout, ask)?;
-    let fence = match &verdict {
-        Verdict::Answer(Answer::Granted { fence, .. }) => Some(*fence),
-        Verdict::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),
+    let reply = repeated(attempt, store.patience(), |attempt| {
+        Ok(match store.vote(request, op, attempt, interrupt)? {
+            Continue(place) => Some(Reply::Proposed(place)),
+            Break(Verdict::Answer(answer)) => Some(Reply::Answer(answer)),
+            Break(Verdict::FenceAhead { ahead, now }) => Some(Reply::Behind(ahead, now)),
+            Break(Verdict::Again) => None,
+        })
+    })?;
+    let fence = match &reply {
+        Reply::Answer(Answer::Granted { fence, .. }) => Some(*fence),
+        Reply::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),
         _ => None,
     };
     if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
@@ -264,21 +269,11 @@ fn ask(
         let what = format!("fencing token {fence} on {server} exceeds 2^53");
         return Err(Failure::misconfigured(what, "when the lock is free, delete its keys there"));
     }
-    Ok(match verdict {
-        Verdict::Answer(answer) => Reply::Answer(answer),
-        Verdict::Proposed(place) => Reply::Proposed(place),
-        Verdict::FenceAhead { ahead, now } => Reply::Behind(ahead, now),
-        // `final_verdict` does not return it.
-        Verdict::Again => Reply::Heard(None),
-    })
+    Ok(reply)
 }
 
 impl Reply {
-    fn heard(message: Option<Value>) -> Self {
-        let nominated = match message {
-            Some(Value::BulkString(text)) => nomination(&text),
-            _ => None,
-        };
+    fn heard(nominated: Option<Nomination>) -> Self {
         Self::Heard(nominated.filter(|it| (Fence(1)..TOO_LARGE).contains(&it.fence)))
     }
 }

@@ -8,18 +8,16 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::member_store::MemberStore;
 use crate::report::Diagnostic;
 use crate::rules::Failure;
-use crate::rules::quorum::Run;
+use crate::rules::servers::Run;
 use crate::store::server::{Node, Probe, RedisStore};
 use crate::store::wire::Address;
 use crate::store::{Interrupt, Store};
 use crate::system::channel::Sender;
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
-
-/// The locks on one member.
-pub(super) type MemberStore = RedisStore<Node>;
 
 pub(super) struct MemberReply<T> {
     pub(super) number: usize,

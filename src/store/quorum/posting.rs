@@ -1,12 +1,15 @@
 //! Sends requests to members without awaiting their replies, and gives busy members time to finish.
 
+use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
-use super::member::{Member, MemberStore};
+use super::member::Member;
+use super::member_store::MemberStore;
 use super::{Granted, Quorum};
-use crate::rules::{Instant, QuorumOp, Request, Token, Ttl};
-use crate::store::Store;
+use crate::rules::quorum::QuorumOp;
+use crate::rules::{Instant, Request, Token, Ttl, Verdict};
 use crate::store::blocking::answered;
+use crate::store::{Store, attempt_number, repeated};
 use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their
@@ -38,13 +41,18 @@ impl Quorum {
         }
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
         let ttl = ttl.unwrap_or(request.ttl);
-        let quorum_op = Some(QuorumOp::Restore(*held));
-        let request = Request { ttl, heartbeat: None, at_least, quorum_op, ..request.clone() };
+        let restore = QuorumOp::Restore(*held);
+        let request = Request { ttl, heartbeat: None, at_least, ..request.clone() };
         let Ok((reply_sender, _)) = channel() else { return };
         for &number in lost {
             let request = request.clone();
-            self.members[number]
-                .ask(number, &reply_sender, move |store, _| store.acquire(&request, &[], None));
+            self.members[number].ask(number, &reply_sender, move |store, _| {
+                let timeout = store.patience();
+                repeated(attempt_number(), timeout, |attempt| {
+                    let vote = store.vote(&request, restore, attempt, None)?;
+                    Ok((vote != Break(Verdict::Again)).then_some(()))
+                })
+            });
         }
     }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::Quorum;
-use super::member::{Member, MemberStore};
+use super::member::Member;
+use super::member_store::MemberStore;
 use super::posting::{FAREWELL, leaving};
 use crate::report::Diagnostic;
 use crate::rules::quorum::{

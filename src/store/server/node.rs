@@ -11,7 +11,7 @@ use link::{Kind, Pipeline, Purpose, first_error};
 use super::refusal::{self, Refusal};
 use super::scripts::Call;
 use crate::report::Diagnostic;
-use crate::rules::quorum::Run;
+use crate::rules::servers::Run;
 use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
@@ -31,11 +31,11 @@ pub struct Node {
     /// to them too, because each may lead to another server, which may still execute that request.
     unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
-    pub(super) run: Option<Run>,
+    pub(in crate::store) run: Option<Run>,
     /// Whether any request may have reached the server.
     has_sent: bool,
     /// Interrupts every request that has no interrupt.
-    pub(super) withdrawal: Option<Wakeup>,
+    pub(in crate::store) withdrawal: Option<Wakeup>,
     /// What the server has reported about itself.
     pub(super) diagnostics: Vec<Diagnostic>,
     /// The last script may not have arrived yet, or its reply may be missing. The reply to the next

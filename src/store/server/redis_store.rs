@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
-use super::node::{Node, Reply};
+use super::node::Reply;
 use super::reply;
 use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
 use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
-use crate::rules::quorum::Run;
 use crate::rules::{
     Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Outcome, Owner, Pattern, Prefix,
-    QuorumOp, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl,
-    Verdict, View,
+    Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl, Verdict,
+    View,
 };
 use crate::store::blocking::pause_of_a_head;
-use crate::store::wire::{self, Cmd, Endpoint, Value};
+use crate::store::wire::{self, Cmd, Value};
 use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, undecided};
-use crate::system::wakeup::Wakeup;
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -26,7 +24,7 @@ pub struct RedisStore<T> {
     pub topology: T,
     /// The number of the database that the locks are in.
     database: u32,
-    min_replicas: u32,
+    pub(in crate::store) min_replicas: u32,
     /// The lock as it was when this process first asked to revoke its holds.
     revoking: Option<View>,
 }
@@ -47,7 +45,7 @@ impl<T: Topology> RedisStore<T> {
     }
 
     /// Runs a script and parses its reply.
-    fn run<R>(
+    pub(in crate::store) fn run<R>(
         &mut self,
         call: &Call,
         read: impl FnOnce(Value) -> Option<R>,
@@ -77,18 +75,13 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let call = self.acquire_call(request, attempt, seen);
-        let is_member = request.quorum_op.is_some();
-        self.run(&call, |reply| reply::verdict(reply, is_member), interrupt)?.confirmed(is_granted)
+        self.run(&call, reply::verdict, interrupt)?.confirmed(is_granted)
     }
 
     fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
-        let proposes = matches!(request.quorum_op, Some(QuorumOp::Propose(_)));
-        let mut call = self
-            .call(scripts::ACQUIRE, &request.key, Some(&request.token))
-            .confirmed_by(if proposes { 0 } else { self.min_replicas });
-        for (_, field) in acquire_fields(request, attempt, seen) {
-            call = call.with(field);
-        }
+        let generation = seen.first().map_or("", |seen| &seen.generation);
+        let call = self.asking_call(scripts::ACQUIRE, request, attempt).with(generation);
+        let mut call = call.confirmed_by(self.min_replicas);
         for Seen { holder, left, .. } in seen {
             call = call
                 .with(&holder.id)
@@ -101,13 +94,30 @@ impl<T: Topology> RedisStore<T> {
         call
     }
 
+    /// A call of a script with the arguments of `lua/asking.lua`.
+    pub(in crate::store) fn asking_call(
+        &self,
+        script: Script,
+        request: &Request,
+        attempt: u64,
+    ) -> Call {
+        let fields = asking_fields(request, attempt).into_iter();
+        let call = self.call(script, &request.key, Some(&request.token));
+        fields.fold(call, |call, (_, field)| call.with(field))
+    }
+
     /// The lock with one page of its holders and waiters.
     fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
         let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
         Ok(self.run(&call, reply::view, None)?.value)
     }
 
-    fn release_call(&self, key: &Key, token: &Token, outcome: Outcome) -> Call {
+    pub(in crate::store) fn release_call(
+        &self,
+        key: &Key,
+        token: &Token,
+        outcome: Outcome,
+    ) -> Call {
         self.call(scripts::RELEASE, key, Some(token)).with(outcome)
     }
 
@@ -148,12 +158,6 @@ impl<T: Topology> RedisStore<T> {
         }
     }
 
-    /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
-    pub(in crate::store) fn post_release(&mut self, key: &Key, token: &Token, outcome: Outcome) {
-        // What cannot be sent lapses with the lease.
-        let _ = self.topology.run(&self.release_call(key, token, outcome).no_reply(), None);
-    }
-
     /// Sleeps like `Store::sleep`, and returns the message that ended the sleep.
     pub(in crate::store) fn hear(
         &mut self,
@@ -172,7 +176,7 @@ impl<T: Topology> RedisStore<T> {
 impl<R> Reply<R> {
     /// The value; an error if it `counts` only once enough replicas have confirmed it, and they
     /// have not.
-    fn confirmed(self, counts: impl FnOnce(&R) -> bool) -> Result<R, Failure> {
+    pub(in crate::store) fn confirmed(self, counts: impl FnOnce(&R) -> bool) -> Result<R, Failure> {
         match self.unconfirmed {
             Some(failure) if counts(&self.value) => Err(failure),
             _ => Ok(self.value),
@@ -180,32 +184,12 @@ impl<R> Reply<R> {
     }
 }
 
-/// The locks on one server.
-impl RedisStore<Node> {
-    /// The run of the server program that answered last; `None` before the first answer, and
-    /// without `Probe::Run`.
-    pub(in crate::store) fn server_run(&self) -> Option<&Run> {
-        self.topology.run.as_ref()
-    }
-
-    /// Makes this interrupt every request that has no interrupt.
-    pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
-        self.topology.withdrawal = withdrawal;
-    }
-
-    pub(in crate::store) fn endpoint(&self) -> &Endpoint {
-        self.topology.endpoint()
-    }
-}
-
-/// What ACQUIRE is told of a request, by the names and in the order of its header.
-fn acquire_fields(request: &Request, attempt: u64, seen: &[Seen]) -> [(&'static str, String); 16] {
+/// What a script is told of a request, by the names and in the order of `lua/asking.lua`.
+fn asking_fields(request: &Request, attempt: u64) -> [(&'static str, String); 12] {
     let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
     let flag = |name: &str, is_set| if is_set { name.to_owned() } else { String::new() };
-    let ((fence, slot), ticket) = request.wanted();
     let arrival = request.arrival.unwrap_or(Ticket(0)).0.to_string();
     let enclosing = request.enclosing.iter().map(|token| format!("{} ", token.as_str()));
-    let generation = seen.first().map(|seen| seen.generation.clone());
     [
         ("ttl", request.ttl.as_millis().to_string()),
         ("heartbeat", heartbeat.to_string()),
@@ -217,12 +201,8 @@ fn acquire_fields(request: &Request, attempt: u64, seen: &[Seen]) -> [(&'static 
         ("reentrant", flag("reentrant", request.reentrant)),
         ("about", request.client.clone()),
         ("attempt", attempt.to_string()),
-        ("fence", fence.to_string()),
-        ("slot", slot.map_or(String::new(), |slot| slot.to_string())),
-        ("ticket", ticket.map_or(String::new(), |ticket| ticket.to_string())),
         ("next", flag("next", request.next)),
         ("supersedes", if request.supersedes { arrival } else { String::new() }),
-        ("generation", generation.unwrap_or_default()),
     ]
 }
 
@@ -268,13 +248,13 @@ impl<T: Topology> Store for RedisStore<T> {
         let call = self.acquire_call(request, attempt_number(), seen);
         let (node, asking) = self.topology.last();
         let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt)? {
-            Some(reply) => self.parsed(reply, |reply| reply::verdict(reply, false))?,
+            Some(reply) => self.parsed(reply, reply::verdict)?,
             None => return Ok(None),
         };
         Ok(match reply.confirmed(is_granted)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),
             // The waiter asks again, and then this is decided.
-            Verdict::Again | Verdict::FenceAhead { .. } | Verdict::Proposed(_) => None,
+            Verdict::Again | Verdict::FenceAhead { .. } => None,
         })
     }
 
@@ -393,12 +373,12 @@ mod tests {
 
     #[test]
     fn the_header_of_a_script_names_what_a_request_tells_it() {
-        let header = include_str!("../../../lua/requests/acquire.lua");
+        let header = include_str!("../../../lua/asking.lua");
         let named = header.lines().filter_map(|line| line.strip_prefix("-- ARGV["));
         let named = named.filter_map(|line| line.split("] ").nth(1)?.split_whitespace().next());
-        let named: Vec<&str> = named.filter(|name| *name != "...").collect();
+        let named: Vec<&str> = named.collect();
         let key = Key::new(&Prefix::default(), &"L".parse().unwrap());
         let request = Request::plain(key, Ttl::DEFAULT);
-        assert_eq!(acquire_fields(&request, 1, &[]).map(|(name, _)| name), *named);
+        assert_eq!(asking_fields(&request, 1).map(|(name, _)| name), *named);
     }
 }

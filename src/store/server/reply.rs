@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Nomination, Operator,
-    Proposal, Reason, Release, Removal, Renewal, ServerTime, Skipped, Slot, Ticket, Verdict, View,
-    Waiter, variant,
+    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Reason, Release,
+    Removal, Renewal, ServerTime, Skipped, Slot, Ticket, Verdict, View, Waiter, variant,
 };
 use crate::store::wire::Value;
 use crate::text::{at_most, printable};
@@ -37,14 +36,14 @@ const WAITER: &[&str] = &["id", "mode", "about", "since", "next"];
 const LONGEST_TEXT: usize = 4_000;
 
 /// Reads an array from front to back, or the fields that have names in any order.
-struct Fields {
+pub(in crate::store) struct Fields {
     values: Vec<Value>,
     names: &'static [&'static str],
     next: usize,
 }
 
 impl Fields {
-    fn of(value: Value) -> Option<Self> {
+    pub(in crate::store) fn of(value: Value) -> Option<Self> {
         Self::named(value, &[])
     }
 
@@ -62,13 +61,13 @@ impl Fields {
         self
     }
 
-    fn value(&mut self) -> Option<Value> {
+    pub(in crate::store) fn value(&mut self) -> Option<Value> {
         let value = std::mem::replace(self.values.get_mut(self.next)?, Value::Nil);
         self.next += 1;
         Some(value)
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub(in crate::store) fn text(&mut self) -> Option<String> {
         match self.value()? {
             Value::BulkString(bytes) => Some(lossy(&bytes, LONGEST_TEXT)),
             Value::SimpleString(text) => Some(lossy(text.as_bytes(), LONGEST_TEXT)),
@@ -90,11 +89,11 @@ impl Fields {
         }
     }
 
-    fn count(&mut self) -> Option<u64> {
+    pub(in crate::store) fn count(&mut self) -> Option<u64> {
         u64::try_from(self.integer()?).ok()
     }
 
-    fn millis(&mut self) -> Option<Duration> {
+    pub(in crate::store) fn millis(&mut self) -> Option<Duration> {
         self.count().map(Duration::from_millis)
     }
 
@@ -112,7 +111,7 @@ impl Fields {
 
     /// A fencing token. Unlike other numbers, it must not be missing: 0 would be smaller than any
     /// token.
-    fn fence(&mut self) -> Option<Fence> {
+    pub(in crate::store) fn fence(&mut self) -> Option<Fence> {
         self.text()?.parse().ok().map(Fence)
     }
 
@@ -153,8 +152,8 @@ impl Fields {
     }
 }
 
-/// Parses the reply of ACQUIRE. Only one of several servers proposes a place.
-pub fn verdict(reply: Value, asks_for_proposal: bool) -> Option<Verdict> {
+/// Parses the reply of ACQUIRE.
+pub fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()?, slot: fields.slot()? },
@@ -171,39 +170,12 @@ pub fn verdict(reply: Value, asks_for_proposal: bool) -> Option<Verdict> {
         "ended" => Answer::Ended(fields.reason()?),
         "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
         "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
-        "proposed" if asks_for_proposal => {
-            return Some(Verdict::Proposed(Proposal {
-                view: view(fields.value()?)?,
-                position: fields.count()?,
-                sleep: fields.millis()?,
-                ticket: Ticket(fields.fence()?.0),
-                nominated: match fields.value()? {
-                    Value::BulkString(text) => nomination(&text),
-                    _ => return None,
-                },
-                kept_out: !fields.text()?.is_empty(),
-            }));
-        }
         "again" => return Some(Verdict::Again),
         "ahead" => {
             return Some(Verdict::FenceAhead { ahead: fields.millis()?, now: fields.time()? });
         }
         _ => return None,
     }))
-}
-
-/// Parses a nomination, which is part of the reply of ACQUIRE, and a message to a waiter. `None` if
-/// it is none.
-pub(in crate::store) fn nomination(text: &[u8]) -> Option<Nomination> {
-    // Enough for half a million holders.
-    (text.len() <= 64 * 1024).then_some(())?;
-    let mut parts = text.splitn(3, |byte| *byte == b' ');
-    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
-    let (fence, position) = (Fence(number()?), number()?);
-    let numbers = (1..).filter_map(Slot::new);
-    let bits = parts.next()?.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
-    let taken = numbers.zip(bits).filter(|(_, is_taken)| *is_taken).map(|(number, _)| number);
-    Some(Nomination { fence, position, taken: taken.collect() })
 }
 
 pub fn renewal(reply: Value) -> Option<Renewal> {

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_line_calls_one_command_so_that_a_denied_one_can_be_named() {
-        for script in [ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE, INSPECT] {
+        for script in [ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE, INSPECT, PROPOSE, COMMIT] {
             for line in script.source().lines() {
                 assert!(line.matches("call('").count() <= 1, "{line}");
             }

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use rlock::rules::model::Lock;
 use rlock::rules::model::transaction::Transaction;
+use rlock::rules::quorum::{QuorumOp, Vote};
 use rlock::rules::{Failure, Fence, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
 use rlock::store::Store;
 
@@ -40,6 +41,14 @@ impl Calls<'_> {
             ("acquire", request, attempt, seen),
             |model| model.acquire(request, attempt, seen),
             |server| server.ask(request, attempt, seen, None),
+        )
+    }
+
+    pub(super) fn vote(&mut self, request: &Request, op: QuorumOp, attempt: u64) -> Vote {
+        self.call(
+            ("vote", request, op, attempt),
+            |model| model.vote(request, op, attempt),
+            |server| server.vote(request, op, attempt, None),
         )
     }
 

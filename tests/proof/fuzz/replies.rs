@@ -1,13 +1,16 @@
 //! What servers reply.
 
+use std::ops::ControlFlow;
+
 use std::io::{self, Read};
 
 use redis::{ErrorKind, Parser};
 
 use super::prints::view;
 use super::promises::{one_line, printable};
-use rlock::rules::quorum::Run;
+use rlock::rules::servers::Run;
 use rlock::rules::{Answer, Failure, Key, Prefix, Release, Renewal, Verdict};
+use rlock::store::quorum;
 use rlock::store::server::cluster::masters_in;
 use rlock::store::server::node::handshake::is_master;
 use rlock::store::server::scripts::{self, Call};
@@ -35,7 +38,7 @@ pub fn replies(bytes: &[u8]) {
     if let Value::ServerError(error) = &value {
         refused(error);
     }
-    match reply::verdict(value.clone(), true) {
+    match reply::verdict(value.clone()) {
         Some(Verdict::Answer(Answer::Busy(seen) | Answer::Queued { view: seen, .. })) => {
             view(&seen)
         }
@@ -43,6 +46,9 @@ pub fn replies(bytes: &[u8]) {
         Some(Verdict::Answer(Answer::Superseded(newer))) => printable(&newer.to_string()),
         Some(Verdict::Answer(Answer::Removed(operator))) => printable(&operator.to_string()),
         _ => {}
+    }
+    if let Some(ControlFlow::Continue(place)) = quorum::reply::vote(value.clone()) {
+        view(&place.view);
     }
     if let Some(Renewal::NotHeld(why)) = reply::renewal(value.clone()) {
         printable(&why.to_string());

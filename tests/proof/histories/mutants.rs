@@ -51,7 +51,6 @@ const EQUIVALENT: &[&str] = &[
     "HOLDS, token) or 1)",
     "lock.fence or 1)",
     "'^%d+') or 1)",
-    "TICKET or 1,",
     "lock.ticket) or 1)",
     "'acquire' and 1 or",
     "extend(TTL, 1,",
@@ -63,10 +62,11 @@ const EQUIVALENT: &[&str] = &[
     "and #ARGV or 1",
     // Fences and tickets count microseconds.
     "TICKET > 1",
-    "WANTED > 1",
     "SUPERSEDE > 1",
-    "arrival > 1",
-    "agreed > 1 then",
+    "agreed > 1",
+    "wanted or 1, tickets",
+    "lock.ticket) or 1) or 0",
+    "lock.ticket) or 0) or 1",
     "last > 1",
     // No ticket is 0.
     "tonumber(score) <= 0",
@@ -105,10 +105,9 @@ const EQUIVALENT: &[&str] = &[
     // They are not equal there.
     "token >= TOKEN",
     // Without the fast path, the rest of the script does the same.
-    "own.attempt == '' or TICKET",
-    "lock.count ~= 0 and WANTED == 0",
-    "lock.count == 1 and WANTED == 0",
-    "WANTED == 1 and GENERATION",
+    "own.attempt == '' or SUPERSEDE",
+    "lock.count ~= 0 and GENERATION",
+    "lock.count == 1 and GENERATION",
     "guard ~= TOKEN and lock.live",
     "lock.count == 0 and not lock.ticket",
     "0) < now then",

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::mem;
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use super::expiry::Kept;
@@ -13,9 +14,10 @@ use crate::scripts::stored;
 use crate::values;
 use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
+use rlock::rules::quorum::{Proposal, QuorumOp, Vote};
 use rlock::rules::{
-    Answer, Ending, Failure, Fence, Holder, Key, Operator, Proposal, Reason, Release, Renewal,
-    Request, Seen, Token, Verdict, View,
+    Answer, Ending, Failure, Fence, Holder, Key, Operator, Reason, Release, Renewal, Request, Seen,
+    Token, Verdict, View,
 };
 use rlock::store::Store;
 use sha1_smol::Sha1;
@@ -32,7 +34,7 @@ pub(super) struct Both<'a, S = Shim> {
     /// The holders in the last reply.
     pub(super) seen: Vec<Seen>,
     /// The reply to the last request of the lock.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: Vote,
     /// Whether the holds or the queue were lost. The server still has details of the tokens, so it
     /// recognizes a duplicate of a request. The model does not, so none is sent.
     has_remains: bool,
@@ -62,7 +64,7 @@ impl<'a, S: Server> Both<'a, S> {
             model: Lock::default(),
             now: START,
             seen: Vec::new(),
-            verdict: Verdict::Again,
+            verdict: Break(Verdict::Again),
             has_remains: false,
             tokens: Tokens::default(),
             asked: [const { None }; CLIENTS as usize],
@@ -117,11 +119,25 @@ impl<'a, S: Server> Both<'a, S> {
         self.same(told, self.model.inspect(self.now))
     }
 
-    pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) {
-        let told = self.server.ask(request, attempt, seen, None);
-        let known = self.model().acquire(request, attempt, seen);
+    pub(super) fn ask(
+        &mut self,
+        request: &Request,
+        op: Option<QuorumOp>,
+        attempt: u64,
+        seen: &[Seen],
+    ) {
+        let (told, known) = match op {
+            None => (
+                self.server.ask(request, attempt, seen, None).map(Break),
+                Break(self.model().acquire(request, attempt, seen)),
+            ),
+            Some(op) => (
+                self.server.vote(request, op, attempt, None),
+                self.model().vote(request, op, attempt),
+            ),
+        };
         self.verdict = match self.is_damaged {
-            true => told.unwrap_or(Verdict::Again),
+            true => told.unwrap_or(Break(Verdict::Again)),
             false => self.same(told, known),
         };
     }
@@ -194,9 +210,11 @@ impl<'a, S: Server> Both<'a, S> {
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 self.attempts[client] += u64::from(!self.is_late);
                 let overtaken = if self.has_remains { 0 } else { new.overtaken };
-                self.ask(&request, self.attempts[client].saturating_sub(overtaken), &seen);
-                if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))
-                | Verdict::Proposed(Proposal { view, .. }) = &self.verdict
+                let op = ask.quorum_op(now);
+                self.ask(&request, op, self.attempts[client].saturating_sub(overtaken), &seen);
+                if let Continue(Proposal { view, .. })
+                | Break(Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))) =
+                    &self.verdict
                 {
                     self.seen = seen_in(view, Duration::from_millis(500));
                 }

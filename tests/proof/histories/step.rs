@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use rlock::rules::quorum::QuorumOp;
 use rlock::rules::{
-    ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, QuorumOp, Request, Revocation, Slot,
-    Ticket, Token,
+    ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, Request, Revocation, Slot, Ticket,
+    Token,
 };
 
 use crate::values;
@@ -127,12 +128,12 @@ impl Ask {
             supersedes: self.supersedes,
             arrival: self.arrival.map(|ahead| Ticket(micros(now, ahead))),
             client: client.to_lines(),
-            quorum_op: self.quorum_op(now),
             ..Request::plain(key.clone(), values::ttl(self.ttl))
         }
     }
 
-    fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
+    /// What one of several servers is asked; `None` if it is the only one.
+    pub(super) fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
         let held = self.held.map(|(ahead, slot)| (Fence(micros(now, ahead)), slot));
         let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(now, ahead))));
         match (ticket, held) {

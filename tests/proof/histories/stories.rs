@@ -3,13 +3,15 @@
 
 use std::fmt::Debug;
 use std::mem;
+use std::ops::ControlFlow::{Break, Continue};
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::play::{Both, seen_in};
 use super::step::{Ask, Step, plain_ask};
 use crate::scripts::shim::Shim;
-use rlock::rules::{Answer, Kind, Outcome, Proposal, Revocation, Slot, Verdict};
+use rlock::rules::quorum::Proposal;
+use rlock::rules::{Answer, Kind, Outcome, Revocation, Slot, Verdict};
 
 /// The name of each story, and what happens in it, one step a line. `a` to `t` are clients: `asks` is
 /// an exclusive request with a lease of 100 ms that does not wait, and `waits` one with a lease of 30
@@ -538,10 +540,11 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
             Shim::redis(|redis| redis.home().keys().filter(is_mailbox).count().to_string())
         }
         words if words.iter().any(is_request) => match &both.verdict {
-            Verdict::Answer(Answer::Queued { position, .. }) => format!("Queued {position}"),
-            Verdict::Proposed(Proposal { kept_out: true, .. }) => "KeptOut".into(),
-            Verdict::Answer(answer) => name(answer),
-            verdict => name(verdict),
+            Break(Verdict::Answer(Answer::Queued { position, .. })) => format!("Queued {position}"),
+            Break(Verdict::Answer(answer)) => name(answer),
+            Break(verdict) => name(verdict),
+            Continue(Proposal { kept_out: true, .. }) => "KeptOut".into(),
+            Continue(_) => "Proposed".into(),
         },
         _ => {
             let holders = clients(view.holders.iter().map(|holder| &holder.id));

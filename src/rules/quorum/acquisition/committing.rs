@@ -2,7 +2,8 @@
 
 use super::{Acquisition, End, Phase, Step};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
-use crate::rules::{Fence, Held, Instant, QuorumOp, Slot};
+use crate::rules::quorum::{Held, QuorumOp};
+use crate::rules::{Fence, Instant, Slot};
 
 /// How far a fencing token may leap past a larger one at first, and how often that doubles.
 const FIRST_LEAP: u64 = 256;

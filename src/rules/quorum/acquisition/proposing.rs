@@ -2,10 +2,11 @@
 //! request.
 
 use super::{Acquisition, End, NOMINATION_LASTS, Phase, Step};
+use crate::rules::quorum::QuorumOp;
 use crate::rules::quorum::majority::{blocking, most_common};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
 use crate::rules::quorum::merge::merge;
-use crate::rules::{Answer, Instant, Mode, QuorumOp, State, Ticket, View};
+use crate::rules::{Answer, Instant, Mode, State, Ticket, View};
 
 impl Acquisition {
     /// Asks every idle member for a place in its queue.

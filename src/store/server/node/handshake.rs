@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::rules::Instant;
-use crate::rules::quorum::Run;
+use crate::rules::servers::Run;
 use crate::store::wire::{self, Address, Cmd, Value};
 
 /// What a new connection asks about the server.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Node;
 use super::handshake::{self, Probe};
 use crate::report::Diagnostic;
-use crate::rules::quorum::Run;
+use crate::rules::servers::Run;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::quorum::acquisition::{Phase, UNDECIDED};
-use rlock::rules::quorum::{Acquisition, LastReply};
-use rlock::rules::{Answer, Fence, Instant, Proposal, View};
+use rlock::rules::quorum::{Acquisition, LastReply, Proposal};
+use rlock::rules::{Answer, Fence, Instant, View};
 
 /// After this time, a server is old enough for any lease.
 pub(super) const OLD: Duration = Duration::from_secs(10);

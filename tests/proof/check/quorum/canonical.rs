@@ -10,8 +10,8 @@ use super::server::{AHEAD, Server, What};
 use super::world::World;
 use crate::check::lock;
 use crate::check::time::{NOW, now};
-use rlock::rules::quorum::{MemberState, Reply};
-use rlock::rules::{Answer, Nomination, QuorumOp};
+use rlock::rules::Answer;
+use rlock::rules::quorum::{MemberState, Nomination, QuorumOp, Reply};
 
 /// What the servers' clocks show in microseconds.
 const CLOCK: u64 = NOW * 1_000;

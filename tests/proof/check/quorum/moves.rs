@@ -9,11 +9,12 @@ use super::world::{IO_TIMEOUT, World};
 use crate::check::property::Property;
 use crate::check::time::now;
 use rlock::rules::quorum::{
-    Acquisition, End, MemberRequest, Order, RenewalDecision, Reply, Run, Step, Votes,
+    Acquisition, End, Held, MemberRequest, Order, QuorumOp, RenewalDecision, Reply, Step, Votes,
     decide_renewal,
 };
+use rlock::rules::servers::Run;
 use rlock::rules::waiter::{self, Event, Stop, Waiter};
-use rlock::rules::{Answer, Failure, Held, Instant, Lease, QuorumOp, Renewal, UserMessage};
+use rlock::rules::{Answer, Failure, Instant, Lease, Renewal, UserMessage};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {

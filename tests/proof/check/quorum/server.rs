@@ -1,5 +1,6 @@
 //! One server of the quorum, and what is under way between it and each client.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use crate::check::calls::Calls;
@@ -8,10 +9,8 @@ use crate::check::shift::Shift;
 use crate::check::time::{TICK, now};
 use rlock::rules::model::lock::Origin;
 use rlock::rules::model::{Lock, Message};
-use rlock::rules::quorum::Reply;
-use rlock::rules::{
-    Delivery, Failure, Instant, Nomination, QuorumOp, Renewal, Request, UserMessage, Verdict,
-};
+use rlock::rules::quorum::{Nomination, QuorumOp, Reply};
+use rlock::rules::{Delivery, Failure, Instant, Renewal, Request, UserMessage, Verdict};
 
 /// How many servers the quorum has.
 pub(super) const SERVERS: usize = 3;
@@ -238,19 +237,19 @@ fn failed(round: u64, failure: Failure) -> Replied {
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
 fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) -> Reply {
     let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
-    let request = Request { quorum_op: Some(part), heartbeat, ..request.clone() };
+    let request = Request { heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
-        match calls.acquire(&request, sent.attempt + more, &[]) {
-            Verdict::Again if sent.awaited.is_some() => {}
-            Verdict::Again => break,
-            Verdict::Answer(answer) => return Reply::Answer(answer),
-            Verdict::Proposed(mut place) => {
+        match calls.vote(&request, part, sent.attempt + more) {
+            Break(Verdict::Again) if sent.awaited.is_some() => {}
+            Break(Verdict::Again) => break,
+            Break(Verdict::Answer(answer)) => return Reply::Answer(answer),
+            Continue(mut place) => {
                 // Time passes only in ticks.
                 let ticks = place.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
                 place.sleep = TICK * ticks;
                 return Reply::Proposed(place);
             }
-            Verdict::FenceAhead { now, .. } => return Reply::Behind(AHEAD, now),
+            Break(Verdict::FenceAhead { now, .. }) => return Reply::Behind(AHEAD, now),
         }
     }
     Reply::Heard(None)

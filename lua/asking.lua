@@ -1,0 +1,133 @@
+-- Asking for the lock: what acquire.lua and the requests to one of several servers have in common.
+--
+-- Reads:   queue, state; lock, own, now
+-- Changes: all that reconcile() and admit() change; tombstones, history; in the state 'newest' and
+--          'generation'; lock.newest, lock.generation, own
+--
+-- ARGV[3] ttl          of the lease, in ms
+-- ARGV[4] heartbeat    ms until a waiter calls again at the latest; 0: do not wait
+-- ARGV[5] mode         'exclusive', 'shared' or 'slots:N'
+-- ARGV[6] at_least     ms from the grant for which the lock is kept, even if released sooner
+-- ARGV[7] owner        chosen by the user; '': that of the enclosing hold, or the next argument
+-- ARGV[8] fresh_owner  one that no other request has
+-- ARGV[9] enclosing    tokens of this lock's holds that enclose or enclosed the caller, the innermost
+--                      last, each followed by a space
+-- ARGV[10] reentrant   'reentrant' to enter a lock that the owner holds; ''
+-- ARGV[11] about       the client, shown to others: host, user, pid, command, kind, label, one per line
+-- ARGV[12] attempt     grows with each request of the token. A request whose attempt does not is a
+--                      duplicate, or was overtaken: it changes nothing
+-- ARGV[13] next        'next' to go ahead of all waiters without it; ''
+-- ARGV[14] supersedes  ticket of a request that cancels older ones, from the reply to its first call;
+--                      0 in that call; '' for any other request
+
+local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
+local ABOUT, ATTEMPT = string.sub(ARGV[11], 1, MAX_DETAIL), tonumber(ARGV[12])
+local NEXT, SUPERSEDE = ARGV[13] ~= '', tonumber(ARGV[14])
+
+-- A reply that refuses the lock, or repeats one, counts only from a master.
+local function proven(reply)
+  write_nothing()
+  return reply
+end
+
+local function busy() return proven({ 'busy', brief_view() }) end
+
+-- Whether the request is a duplicate, or was overtaken by a later one.
+local function is_copy() return own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) end
+
+-- The reply to a request that is over, and to a copy of one that holds the lock; nil for any other.
+local function check()
+  reconcile()
+  if has_tombstone(TOKEN) then return proven(how_ended() or { 'ended', why_not_held() }) end
+  if lock.cleanup_pending then return { 'again' } end
+  -- The hold was revoked before the client learned of it: report the removal.
+  if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
+    local _, by = revocation(own.status)
+    local entry = history_entry(TOKEN, 'released', now, '')
+    remove_waiter(TOKEN, 'removed', by)
+    admit()
+    record({ entry })
+    return { 'removed', by }
+  end
+  -- Not 'granted' for an unclaimed grant, which lasts for the claim window instead of a TTL.
+  if is_copy() and valid_hold() and own.renewed ~= '' then return proven(granted()) end
+end
+
+-- The reply if the last fence, or another number that the request relies on, is implausible.
+local function ahead(furthest)
+  if is_ahead(furthest) then return proven({ 'ahead', millis_ahead(furthest), int(now) }) end
+end
+
+-- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
+-- The first call of a request has no ticket yet, so one that was given up before its first reply
+-- cancels nothing. Returns the reply if a newer one has ended this one.
+local function supersede(arrival)
+  if not SUPERSEDE or arrival == 0 or valid_hold() or enclosing_hold(ENCLOSING) then return nil end
+  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
+  if token == TOKEN then return nil end
+  if token and (tonumber(ticket) > arrival or tonumber(ticket) == arrival and token > TOKEN) then
+    remove_waiter(TOKEN, 'superseded', about)
+    admit()
+    return { 'superseded', about }
+  end
+  if token and lock.ticket and redis.call('ZSCORE', QUEUE, token) then
+    remove_waiter(token, 'superseded', ABOUT)
+  end
+  lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. ABOUT
+  redis.call('HSET', STATE, 'newest', lock.newest)
+  redis.call('PEXPIREAT', STATE, state_expiry())
+end
+
+-- The reply to a caller that already holds the lock.
+local function hold_again()
+  if AT_LEAST > 0 then own.keep_until = int(tonumber(own.acquired) + AT_LEAST) end
+  own.attempt = ARGV[12]
+  extend(TTL, 0, 'fence', lock.fence)
+  redis.call('DEL', MAIL)
+  return granted()
+end
+
+-- The reply to a request that an enclosing hold keeps out, or nil; its owner; and the mode in which
+-- that owner holds the lock, if the request may enter it.
+local function find_owner()
+  local enclosing, entered = enclosing_hold(ENCLOSING)
+  local owner = enclosing and details_of(enclosing).owner or ''
+  if OWNER ~= '' then owner, entered = OWNER, owner_mode(OWNER) end
+  if owner == '' then owner = FRESH end
+  if not REENTRANT then entered = nil end
+  if entered == 'shared' and MODE == 'exclusive' then return proven({ 'upgrade' }) end
+  if enclosing and not entered then return proven({ 'nested' }) end
+  return nil, owner, entered
+end
+
+-- Sets the details that a hold and a waiter have in common.
+local function describe(owner)
+  own.mode, own.owner, own.ttl, own.attempt, own.about = MODE, owner, ARGV[3], ARGV[12], ABOUT
+end
+
+-- A lock without a generation gets a new one: the end of the fresh owner, which is random.
+local function its_generation()
+  return lock.generation and lock.generation ~= '' and lock.generation or string.sub(FRESH, -12)
+end
+
+-- Grants the lock to the caller. `fence` and `slot` as for grant().
+local function take(owner, fence, slot)
+  describe(owner)
+  own.renewed = int(now)
+  if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
+  -- The caller is not in the queue, so its `since` is a leftover of an evicted queue.
+  if not lock.ticket or redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
+  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), fence, slot, 'generation', its_generation())
+  return granted()
+end
+
+-- Lets the caller wait. `agreed` and what it returns as for enqueue().
+local function wait_in_queue(owner, agreed)
+  lock.generation = its_generation()
+  describe(owner)
+  own.reentrant = REENTRANT and '1' or ''
+  -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
+  own.alive = int(now + 2 * HEARTBEAT + CLAIM_WINDOW)
+  return enqueue(agreed, NEXT)
+end

@@ -1,0 +1,20 @@
+-- Asks one of several servers for a place in its queue.
+--
+-- asking.lua and member.lua list the arguments.
+--
+-- Replies: proposed(), and those of acquire.lua except 'queued'. 'ahead' is for a ticket too.
+
+local over = check_member()
+if over then return over end
+-- A caller that asks again no longer relies on its revoked hold, nor, once it has a ticket, on one that
+-- too few servers granted.
+if (TICKET > 0 or hold_state(own) == 'revoked') and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
+local superseded = supersede(TICKET)
+if superseded then return superseded end
+
+if valid_hold() then return hold_again() end
+local refused, owner, entered = find_owner()
+if refused then return refused end
+local at = join(owner)
+if not at then return { 'again' } end
+return proposed(at, entered or is_nominated(TOKEN))

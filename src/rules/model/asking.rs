@@ -1,0 +1,190 @@
+//! Asking for the lock: what `acquire` and the requests to one of several servers have in common.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::time::Duration;
+
+use super::lock::{CLAIM_WINDOW, Newest, Revoked, Waiter};
+use super::transaction::Transaction;
+use crate::rules::{
+    Answer, ClientInfo, Ending, Fence, Mode, Operator, Outcome, Request, ServerTime, Slot, Verdict,
+    millis,
+};
+
+impl Transaction<'_> {
+    pub fn busy(&self) -> Verdict {
+        Verdict::Answer(Answer::Busy(self.brief_view()))
+    }
+
+    /// Whether the request is a duplicate, or was overtaken by a later one.
+    pub fn is_copy(&self, token: &str, attempt: u64) -> bool {
+        let hold = self.lock.holds.iter().find(|hold| hold.token == token);
+        let last = hold.map(|hold| hold.attempt).or(self.waiter(token).map(|it| it.attempt));
+        last.is_some_and(|last| attempt <= last)
+    }
+
+    /// Ends a request that is over, and a copy of one that holds the lock.
+    pub fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
+        self.reconcile();
+        if self.has_tombstone(token) {
+            let over = || Answer::Ended(self.why_not_held(token));
+            return Break(Verdict::Answer(self.how_ended(token).unwrap_or_else(over)));
+        }
+        if self.cleanup_pending {
+            return Break(Verdict::Again);
+        }
+        // The hold was revoked before the client learned of it: report the removal.
+        if let Some(hold) = self.unexpired_hold(token)
+            && let Some(Revoked { by, .. }) = hold.revoked.clone()
+        {
+            let (ending, unknown) = (Ending::Released, Outcome::Unknown);
+            let entry = self.history_entry(hold, ending, self.now, unknown, None);
+            self.remove_waiter(token, token, "removed", &by);
+            self.admit(token);
+            self.record(entry);
+            return Break(Verdict::Answer(Answer::Removed(Operator::from_line(&by))));
+        }
+        // An unclaimed grant expires sooner than the caller would assume.
+        let claimed = self.valid_hold(token).filter(|hold| hold.renewed.is_some());
+        if claimed.is_some() && self.is_copy(token, attempt) {
+            return Break(self.granted(token));
+        }
+        Continue(())
+    }
+
+    /// Ends a request if the last fence, or another number that it relies on, is implausible.
+    pub fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
+        if self.is_ahead(furthest) {
+            let ahead = Duration::from_millis(self.millis_ahead(furthest));
+            return Break(Verdict::FenceAhead { ahead, now: ServerTime(self.now) });
+        }
+        Continue(())
+    }
+
+    /// Of the waiting requests that supersede, only the newest remains: that with the largest
+    /// ticket. The first call of a request has no ticket yet, so one that was given up before its
+    /// first reply cancels nothing. Ends the request if there is a newer one.
+    pub fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
+        let token = request.token.as_str();
+        let newest = self.lock.newest.clone();
+        if !request.supersedes
+            || arrival == 0
+            || self.valid_hold(token).is_some()
+            || self.enclosing_hold(&request.enclosing).0.is_some()
+            || newest.as_ref().is_some_and(|newest| newest.token == token)
+        {
+            return Continue(());
+        }
+        if let Some(newest) = newest {
+            if (newest.ticket, newest.token.as_str()) > (arrival, token) {
+                self.remove_waiter(token, token, "superseded", &newest.about);
+                self.admit(token);
+                let newer = ClientInfo::from_lines(&newest.about);
+                return Break(Verdict::Answer(Answer::Superseded(newer)));
+            }
+            if self.waiter(&newest.token).is_some() {
+                self.remove_waiter(&newest.token, token, "superseded", &request.client);
+            }
+        }
+        let (token, about) = (token.to_owned(), request.client.clone());
+        self.lock.newest = Some(Newest { ticket: arrival, token, about });
+        Continue(())
+    }
+
+    /// The verdict for a caller that already holds the lock.
+    pub fn hold_again(&mut self, request: &Request, attempt: u64) -> Verdict {
+        let (token, at_least) = (request.token.as_str(), millis(request.at_least));
+        if let Some(hold) = self.hold_mut(token) {
+            hold.attempt = attempt;
+            if at_least > 0 {
+                hold.keep_until = hold.acquired + at_least;
+            }
+        }
+        self.extend(token, request.ttl.as_millis(), 0);
+        self.granted(token)
+    }
+
+    /// The request as a waiter with its owner, and whether it may enter a hold of that owner. Ends
+    /// one that an enclosing hold keeps out.
+    pub fn find_owner(
+        &self,
+        request: &Request,
+        attempt: u64,
+    ) -> ControlFlow<Verdict, (Waiter, bool)> {
+        let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
+        let (owner, entered) = match (&request.owner, enclosing) {
+            (Some(owner), _) => (owner.as_str(), self.owner_mode(owner.as_str())),
+            (None, Some(hold)) => (hold.owner.as_str(), entered),
+            (None, None) => ("", None),
+        };
+        let owner = if owner.is_empty() { request.fresh_owner.as_str() } else { owner };
+        let entered = entered.filter(|_| request.reentrant);
+        if (entered, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
+            return Break(Verdict::Answer(Answer::Upgrade));
+        }
+        if enclosing.is_some() && entered.is_none() {
+            return Break(Verdict::Answer(Answer::Nested));
+        }
+        let token = request.token.as_str();
+        let waiter = Waiter {
+            token: token.to_owned(),
+            owner: owner.to_owned(),
+            mode: request.mode,
+            about: request.client.clone(),
+            since: self.waiter(token).map_or(self.now, |waiter| waiter.since),
+            // Presumed alive for two heartbeats and a claim window, because one heartbeat may get
+            // lost.
+            alive: self.now + 2 * request.heartbeat.map_or(0, millis) + CLAIM_WINDOW,
+            reentrant: request.reentrant,
+            ttl: request.ttl.as_millis(),
+            attempt,
+            next: request.next,
+            ..Waiter::default()
+        };
+        Continue((waiter, entered.is_some()))
+    }
+
+    /// Grants the lock to the caller. `fence` and `slot` are as for `grant`.
+    pub fn take(
+        &mut self,
+        request: &Request,
+        waiter: Waiter,
+        fence: Option<u64>,
+        slot: Option<Slot>,
+    ) -> Verdict {
+        self.begin_generation(request);
+        self.dequeue(&waiter.token);
+        let (now, at_least) = (self.now, millis(request.at_least));
+        let keep_until = if at_least > 0 { now + at_least } else { 0 };
+        let deadline = now + waiter.ttl.max(at_least);
+        self.grant(waiter, Some(now), deadline, keep_until, fence, slot);
+        self.granted(request.token.as_str())
+    }
+
+    /// Lets the caller wait. `agreed` and what it returns are as for `enqueue`.
+    pub fn wait_in_queue(
+        &mut self,
+        request: &Request,
+        waiter: Waiter,
+        agreed: Option<u64>,
+    ) -> (u64, u64) {
+        self.begin_generation(request);
+        self.enqueue(agreed, waiter)
+    }
+
+    /// A lock without a generation gets one, as random as the fresh owner.
+    fn begin_generation(&mut self, request: &Request) {
+        if self.lock.generation.is_empty() {
+            let fresh = request.fresh_owner.as_str();
+            let generation = fresh.get(fresh.len().saturating_sub(12)..).unwrap_or(fresh);
+            generation.clone_into(&mut self.lock.generation);
+        }
+    }
+
+    /// The verdict for a caller that holds the lock.
+    fn granted(&self, token: &str) -> Verdict {
+        let hold = self.unexpired_hold(token);
+        hold.map_or(Verdict::Again, |hold| {
+            Verdict::Answer(Answer::Granted { fence: Fence(hold.fence), slot: hold.slot })
+        })
+    }
+}

@@ -1,0 +1,30 @@
+//! Asks one of several servers for a place in its queue.
+
+use std::ops::ControlFlow::{Break, Continue};
+
+use crate::rules::model::transaction::Transaction;
+use crate::rules::quorum::Vote;
+use crate::rules::{HoldState, Request};
+
+impl Transaction<'_> {
+    /// Asks for a place with the ticket on which the servers agreed; 0 to propose one.
+    pub fn propose(&mut self, request: &Request, attempt: u64, ticket: u64) -> Vote {
+        let token = request.token.as_str();
+        self.check_member(token, attempt, Some(ticket), None)?;
+        // A caller that asks again no longer relies on its revoked hold, nor, once it has a ticket,
+        // on one that too few servers granted.
+        if let Some(hold) = self.unexpired_hold(token)
+            && (ticket > 0 || self.hold_state(hold) == HoldState::Revoked)
+        {
+            self.drop_hold(token);
+        }
+        self.supersede(request, ticket)?;
+
+        if self.valid_hold(token).is_some() {
+            return Break(self.hold_again(request, attempt));
+        }
+        let (waiter, enters) = self.find_owner(request, attempt)?;
+        let at = self.join(request, waiter, ticket)?;
+        Continue(self.proposed(request, &at, enters || self.is_nominated(token)))
+    }
+}

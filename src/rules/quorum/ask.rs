@@ -1,0 +1,43 @@
+//! What a member of a quorum is asked, and what it answers.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+pub use crate::rules::model::lock::Nomination;
+use crate::rules::{Fence, Slot, Ticket, Verdict, View};
+
+/// What a request asks of one of several servers, none of which grants the lock by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuorumOp {
+    /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
+    /// server proposes.
+    Propose(Option<Ticket>),
+    /// This hold, if the server nominates the request and the slot is free there. It gets a larger
+    /// fencing token if the server has granted this one already. The ticket is that of `Propose`.
+    Commit(Option<Ticket>, Held),
+    /// A hold that the server has lost, while enough others have it.
+    Restore(Held),
+}
+
+/// A hold, as several servers have it in common: its fencing token, and the number of its slot, if
+/// the lock has slots.
+pub type Held = (Fence, Option<Slot>);
+
+/// The place of a request in the queue of one of several servers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Proposal {
+    pub view: View,
+    /// From 1.
+    pub position: u64,
+    /// Ask this server again after this time, to keep the place.
+    pub sleep: Duration,
+    pub ticket: Ticket,
+    /// If the server nominates the request, which may then commit.
+    pub nominated: Option<Nomination>,
+    /// Whether older requests with agreed tickets keep it out. Only for a request that does not
+    /// wait.
+    pub kept_out: bool,
+}
+
+/// What a member answers to a `QuorumOp`: a place, to continue with, or a verdict.
+pub type Vote = ControlFlow<Verdict, Proposal>;
