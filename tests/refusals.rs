@@ -154,6 +154,12 @@ fn ends_as_its_row_says(server: &Server, name: &str, row: &Row, reply: &str) {
     let told = output.err();
     let named = told.contains(&format!("{} {problem}", wire.address)) && told.contains(remedy);
     assert!(named || !matches!(ends, 69 | 78), "{what}: {told}");
+    // A keeper has not been served before its first request, and a replica may serve inspect.
+    let is_served = refused.0 == "EVAL" && refused.1 > 0;
+    if named && is_served && script.is_none() && !line.starts_with("inspect") {
+        let fails_over = rejects == "Place" || code.starts_with("NOREPLICAS");
+        assert_eq!(told.contains("a failover may be under way"), fails_over, "{what}: {told}");
+    }
     // In at most 10 s.
     assert!(wire.refusals() <= 25, "{what}: {} requests", wire.refusals());
     // Another node has a part of the lock's keys, whatever the connection.

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
+use crate::rules::lease::{late_after, renewal_interval};
 use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, State, View, show};
 use crate::text::quoted;
 
@@ -99,9 +100,10 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
                 format!("revoked, but not released yet; if the holder is dead, run {release}"),
             )
         }
-        // A renewal is due after each third of the lease.
         HoldState::Held
-            if is_renewed && renewed > lease / 2 && renewed > Duration::from_millis(200) =>
+            if is_renewed
+                && renewed > late_after(lease)
+                && renewed > Duration::from_millis(200) =>
         {
             (
                 format!("not renewed for {}", show(renewed)),
@@ -109,7 +111,7 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
                     "not renewed for {}, expected every {}; check whether its host, network or rlock \
                      is stopped",
                     show(renewed),
-                    show(lease / 3)
+                    show(renewal_interval(lease))
                 ),
             )
         }

@@ -37,12 +37,12 @@ impl Lease {
     /// When to renew: after a third of the TTL, so that two renewals can fail before the lease
     /// expires.
     pub fn renew_at(&self) -> Instant {
-        self.sent + self.ttl.get() / 3
+        self.sent + renewal_interval(self.ttl.get())
     }
 
     /// When a renewal is late enough to report.
     pub fn late_at(&self) -> Instant {
-        self.sent + self.ttl.get() / 2
+        self.sent + late_after(self.ttl.get())
     }
 
     /// How long ago the lease was acquired or renewed.
@@ -54,6 +54,16 @@ impl Lease {
     pub fn ttl(&self) -> Ttl {
         self.ttl
     }
+}
+
+/// How long after its acquisition or renewal a lease of this length is renewed.
+pub fn renewal_interval(ttl: Duration) -> Duration {
+    ttl / 3
+}
+
+/// How long after it a missing renewal is worth a warning: half an interval late.
+pub fn late_after(ttl: Duration) -> Duration {
+    renewal_interval(ttl) * 3 / 2
 }
 
 #[cfg(test)]

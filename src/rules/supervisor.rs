@@ -95,8 +95,8 @@ pub enum Phase {
 }
 
 impl Machine {
-    /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, rlock
-    /// would have to stop the command before a renewal could succeed.
+    /// Limits the time between SIGTERM and SIGKILL to a third of the TTL, another one than that of
+    /// renewals. With more, rlock would have to stop the command before a renewal could succeed.
     pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);

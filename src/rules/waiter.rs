@@ -13,8 +13,8 @@ use crate::rules::{
 /// The pauses between two attempts to reach a server that does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
 
-/// The longest heartbeat interval. With a short TTL, the interval is a third of the TTL, because a
-/// user who chooses a short TTL wants faults to be noticed soon.
+/// The longest heartbeat interval. With a short TTL, the interval is a third of the TTL, another one
+/// than that of renewals: a user who chooses a short TTL wants faults to be noticed soon.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or

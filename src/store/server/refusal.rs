@@ -172,10 +172,13 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
         fault = fault.with_remedy(remedy.replace('%', detail));
     }
     let failure = match rejects {
-        Place if address.has_served() => Failure::Unavailable(fault.reworded(|what| {
-            let ago = show(address.served_ago());
-            format!("{what}, but served as a master {ago} ago; a failover may be under way")
-        })),
+        // The sign of an old master without its replicas, too.
+        Place | Moment if address.has_served() && (rejects == Place || code == "NOREPLICAS") => {
+            Failure::Unavailable(fault.reworded(|what| {
+                let ago = show(address.served_ago());
+                format!("{what}, but served as a master {ago} ago; a failover may be under way")
+            }))
+        }
         Place => Failure::NotHere(fault),
         Moment => Failure::Unavailable(fault),
         Client if address.has_served() => Failure::Unavailable(fault),
