@@ -83,12 +83,48 @@ fn release(directory: &Path) -> PathBuf {
         let stripped = stripped.path().join("rlock").display().to_string();
         let packed = packed.display().to_string();
         go("strip", &["-o", &stripped, binary()]);
-        go("packaging/pack", &[MACHINE, &stripped, &packed]);
-        go("packaging/index", &[&packed]);
+        // Packing again makes the same files.
+        let again = TempDir::new().unwrap();
+        let again = again.path().display().to_string();
+        for directory in [&packed, &again] {
+            go("packaging/pack", &[directory, &format!("{MACHINE}={stripped}")]);
+        }
+        go("diff", &["-r", &packed, &again]);
         packed + "/."
     });
     go("cp", &["-r", &PACKED, &directory.display().to_string()]);
     with_extension(directory, "gz")
+}
+
+#[test]
+fn packages_are_installed_and_removed() {
+    let page = TempDir::new().unwrap();
+    release(page.path());
+    for (extension, program, zsh) in [
+        ("deb", "dpkg --force-script-chrootless --log=/dev/null", "vendor-completions/_rlock"),
+        // The scripts of an RPM need a shell in the root directory.
+        ("rpm", "rpm --nodeps --noscripts", "site-functions/_rlock"),
+    ] {
+        let package = with_extension(page.path(), extension).display().to_string();
+        let root = TempDir::new().unwrap();
+        for directory in ["info", "updates"] {
+            fs::create_dir_all(root.path().join("var/lib/dpkg").join(directory)).unwrap();
+        }
+        fs::write(root.path().join("var/lib/dpkg/status"), "").unwrap();
+        let root_option = format!("--root={}", root.path().display());
+        let change = |how: &str, what: &str| {
+            let words = program.split(' ').chain([&*root_option, how, what]);
+            go("unshare", &["--map-root-user"].into_iter().chain(words).collect::<Vec<_>>());
+            let program = root.path().join("usr");
+            if program.exists() { files(&program) } else { vec![] }
+        };
+        let installed = change("--install", &package);
+        is_complete(&installed, &["usr/bin/rlock", "LICENSES-LIBRARIES", "docs/recipes.md", zsh]);
+        let rlock = root.path().join("usr/bin/rlock").display().to_string();
+        assert!(go(&rlock, &["--version"]).starts_with("rlock "));
+        let remove = if extension == "deb" { "--purge" } else { "--erase" };
+        assert!(change(remove, "rlock").iter().all(|file| file.contains("/rpm/")), "{extension}");
+    }
 }
 
 /// Serves the files of a directory. Returns the URL.

@@ -6,8 +6,12 @@ die() {
     exit 1
 }
 
-# Tests whether a program is installed. (`command -v` would also find shell built-ins.)
+# Tests whether a program, or the file with this absolute path, is installed. (`command -v` would also
+# find shell built-ins.)
 present() {
+    case $1 in
+    /*) [ -e "$1" ] && return || return 1 ;;
+    esac
     (
         IFS=:
         for directory in $PATH; do
@@ -29,7 +33,7 @@ apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" 2>&1
 }
 
-# need PROGRAM:PACKAGE... installs each package whose program is missing.
+# need PROGRAM:PACKAGE... installs each package whose program, or file, is missing.
 need() {
     packages=
     for pair in "$@"; do
@@ -59,7 +63,7 @@ need() {
 need_rust() {
     present cargo || PATH="${CARGO_HOME:-${HOME:-}/.cargo}/bin:$PATH"
     present cargo || die "cargo not found; install Rust from https://rustup.rs"
-    need cc:gcc cc:libc6-dev
+    need cc:gcc /usr/include/stdio.h:libc6-dev
 }
 
 # need_target TARGET installs what cargo needs to build for a musl TARGET.
@@ -71,9 +75,15 @@ need_target() {
     rustup target add "$1" || die "cannot install the standard library for $1"
 }
 
-# need_tool PROGRAM VERSION builds a cargo subcommand unless that version is there.
+# need_tool VERSION PROGRAM builds that version of a cargo subcommand, unless it is there.
 need_tool() {
     PATH="$PWD/target/tools/bin:$PATH"
-    present "$1" && [ "$("$1" --version)" = "$1 $2" ] && return
-    cargo install --quiet --locked --root target/tools --version "$2" "$1" || die "cannot install $1"
+    cargo install --quiet --locked --root target/tools --version "$1" "$2" || die "cannot install $2"
+}
+
+# need_packers installs what packs a release.
+need_packers() {
+    need_tool 3.8.0 cargo-deb
+    need_tool 0.21.1 cargo-generate-rpm
+    need apt-ftparchive:apt-utils
 }
