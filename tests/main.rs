@@ -28,6 +28,7 @@ mod nested;
 mod packaging;
 mod pages;
 mod passwords;
+mod picture;
 mod precedence;
 mod quorum;
 mod quorum_queue;
