@@ -98,8 +98,7 @@ fn lasting(text: &str) -> String {
 /// The lines of a picture, without its titles.
 fn texts(picture: &str) -> Vec<String> {
     let lines = picture.lines().filter(|line| line.starts_with("<text") && !line.contains("title"));
-    let inner = lines.map(|line| line.split(['<', '>']).nth(2).unwrap());
-    inner.map(|text| text.replace("&amp;", "&")).collect()
+    lines.map(|line| line.split(['<', '>']).nth(2).unwrap().to_owned()).collect()
 }
 
 fn picture(lines: &[Line]) -> String {
@@ -113,7 +112,6 @@ fn picture(lines: &[Line]) -> String {
             .unwrap();
         let mut text = |class: &str, text: &str, y, style: String| {
             let length = text.chars().count() * WIDTH;
-            let text = text.replace('&', "&amp;").replace('<', "&lt;");
             let place =
                 format!(r#"x="12" y="{y}" textLength="{length}" lengthAdjust="spacingAndGlyphs""#);
             writeln!(body, r#"<text class="{class}" {place}{style}>{text}</text>"#).unwrap();
@@ -121,6 +119,7 @@ fn picture(lines: &[Line]) -> String {
         text("title", title, y + 22, String::new());
         for (number, line) in own.enumerate() {
             assert!(line.text.chars().count() <= COLUMNS, "{} is too long", line.text);
+            assert!(!line.text.contains(['&', '<', '>']), "escape {}", line.text);
             let name = format!("k{terminal}{number}");
             let part = line.at.as_secs_f32() / end * 100.0;
             writeln!(style, "@keyframes {name}{{0%{{opacity:0}}{part:.2}%,to{{opacity:1}}}}")
