@@ -333,3 +333,34 @@ fn a_freeze_lasts_until_it_is_released() {
     place.run(&script).exits(0).shows("freeze: OPS-12");
     assert!(place.server.is_free("deploy:prod"));
 }
+
+#[test]
+fn a_running_deployment_is_replaced_ahead_of_the_queue() {
+    let place = Place::new(&["deploy.sh"]);
+    let [deploy, revoke] = &recipes("Replace the running deployment")[..] else { panic!("two") };
+    let running = holder(&place.server, &[], "deploy:prod");
+    let queued = waiter(&place.server, &[], "deploy:prod", "QUEUED");
+    let next = place.start(deploy).tells("waiting at position 1");
+    place.run(revoke).exits(0);
+    running.end().exits(76);
+    next.end().exits(0);
+    assert_eq!(place.log(), ["deploy.sh"]);
+    queued.end().exits(0);
+}
+
+#[test]
+fn a_job_that_failed_runs_again_and_one_that_succeeded_does_not() {
+    let place = Place::new(&[]);
+    let hourly = &recipes("Run a job at most once an hour")[1];
+    for (job, status) in [("exit 3", 3), ("exit 0", 0), ("exit 0", 75)] {
+        place.program("job.sh", job);
+        place.run(hourly).exits(status);
+    }
+    let place = Place::new(&["backup.sh"]);
+    let night = recipe("Survive a restart of the server at night");
+    place.server.signal("STOP");
+    let job = place.start(between(&night, "17 3 * * * ", "\n"));
+    place.server.signal("CONT");
+    job.end().exits(0);
+    assert_eq!(place.log(), ["backup.sh"]);
+}
