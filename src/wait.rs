@@ -7,7 +7,7 @@ mod messages;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::rules::waiter::{End, Event, Note, SHORT_SLEEP, Step, Stop, Waiter};
+use crate::rules::waiter::{End, Event, LAST_QUESTIONS, Note, SHORT_SLEEP, Step, Stop, Waiter};
 use anyhow::Context;
 use messages::Messages;
 
@@ -81,8 +81,11 @@ pub(crate) fn acquire(
                 } else {
                     request.is_skipped = matches!(end, End::TimedOut(_));
                     let left = store.leave(&request);
-                    let end =
-                        if left.is_ok() { with_present_view(end, store, &request) } else { end };
+                    let in_time = until.is_none_or(|until| Instant::now() < until + LAST_QUESTIONS);
+                    let end = match left {
+                        Ok(()) if in_time => with_present_view(end, store, &request),
+                        _ => end,
+                    };
                     Event::Withdrawn(end, left)
                 }
             }

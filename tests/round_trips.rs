@@ -39,6 +39,21 @@ fn a_new_head_listens_for_its_grant_and_asks_in_one_flight() {
 }
 
 #[test]
+fn a_waiter_on_a_slow_link_only_withdraws_after_its_limit() {
+    let server = Server::on_tcp(&[]);
+    server.learns_the_scripts();
+    let first = holder(&server, &[], "L");
+    server.run("exec -w 100ms L true").exits(75);
+    for (delay, flights) in [(300, 3), (0, 5)] {
+        let proxy = Proxy::to(server.port(), Duration::from_millis(delay));
+        Client::of(proxy.url()).run("exec -w 1s L true").exits(75).says("held by");
+        assert_eq!(proxy.flights(), flights, "{delay}");
+        assert!(!server.inspect("L").to_string().contains("waiting_ms"));
+    }
+    first.finish();
+}
+
+#[test]
 fn a_renewal_is_one_flight_on_the_same_connection() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);

@@ -17,6 +17,10 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 /// than that of renewals: a user who chooses a short TTL wants faults to be noticed soon.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
+/// How long after its limit a waiter still asks for the lock and for its present state. On a slower
+/// link it only withdraws, with the last view.
+pub const LAST_QUESTIONS: Duration = Duration::from_millis(100);
+
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
 /// a proxy before it, does not let the waiter sleep.
 pub const SHORT_SLEEP: Duration = Duration::from_secs(1);
@@ -180,9 +184,13 @@ impl Waiter {
             Event::Answered { sent, answer } => self.answered(sent, answer, now),
             Event::Woken(result) => {
                 self.cut_short = None;
-                match result {
-                    Ok(()) => self.ask(now),
-                    Err(failure) => self.ride_out(failure, now),
+                let is_too_late = self.until.is_some_and(|until| now >= until + LAST_QUESTIONS);
+                match (result, &self.seen) {
+                    (Ok(()), Some((_, view))) if is_too_late => {
+                        self.withdraw(End::TimedOut(view.clone()))
+                    }
+                    (Ok(()), _) => self.ask(now),
+                    (Err(failure), _) => self.ride_out(failure, now),
                 }
             }
             Event::Rested => self.ask(now),
