@@ -1,14 +1,14 @@
 //! The directory of `local:`: who makes it, who may write it, and what others may put into it.
 
 use std::fs;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::process::{Command, Output};
 
 use nix::unistd::geteuid;
 
 use crate::local::{mode, set_mode, state};
 use crate::support::{
-    Finished, LongerWait, READY, Running, Server, binary, holder, rlock, run, waiter,
+    Finished, LongerWait, READY, Running, Server, at, binary, holder, rlock, run, waiter,
 };
 use crate::tls::Authority;
 
@@ -194,6 +194,21 @@ fn root_leaves_the_directory_of_another_user_usable_and_is_woken_there() {
     first.finish().exits(0);
     next.end().exits(0);
     longer.is_not_over();
+}
+
+#[test]
+fn root_makes_no_directory_of_its_own_where_another_user_needs_one() {
+    let local = shared_by_a_group();
+    let owner = if geteuid().is_root() { USERS[0] } else { geteuid().as_raw() };
+    chown(local.locks(), Some(owner), None).unwrap();
+    let new = local.locks().join("new");
+    run(&mut at(&format!("local:{}", new.display()), "exec -n L true")).exits(0);
+    assert_eq!(std::fs::metadata(new).unwrap().uid(), owner);
+    let output = at_home("local:", &local.locks().display().to_string());
+    if geteuid().is_root() {
+        output.exits(78).says(&format!("would be in a directory of uid {owner}"));
+        assert!(!local.locks().join(".local").exists());
+    }
 }
 
 #[test]

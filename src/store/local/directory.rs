@@ -1,11 +1,12 @@
 //! Where the files of locks are, and their names.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::libc;
 use nix::unistd::geteuid;
 
 use super::failure::{self, NAME_ANOTHER};
@@ -93,11 +94,29 @@ impl Directory {
 
     /// Creates the directory. A chosen one must have its parent already, because a mistake in the
     /// name would otherwise make a lock that excludes nobody.
+    ///
+    /// A directory of root in one of another user would lock that user out. So root gives it to
+    /// them, and makes no private one there.
     fn create(&self) -> Result<(), Failure> {
+        let around = self.path.ancestors().skip(1).find_map(|it| fs::metadata(it).ok());
+        let owner = around.filter(|around| geteuid().is_root() && around.uid() != 0);
+        if let Some(owner) = owner.as_ref().filter(|_| self.private) {
+            let shown = self.path.display();
+            let what = format!("{shown}: would be in a directory of uid {}", owner.uid());
+            return Err(Failure::misconfigured(what, NAME_ANOTHER));
+        }
         let created = DirBuilder::new().recursive(self.private).mode(0o700).create(&self.path);
         let error = match created {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
-            _ => return Ok(()),
+            Err(_) => return Ok(()),
+            Ok(()) => {
+                if let Some(owner) = owner {
+                    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+                    let made = OpenOptions::new().read(true).custom_flags(flags).open(&self.path);
+                    let _ = made.and_then(|it| fchown(it, Some(owner.uid()), Some(owner.gid())));
+                }
+                return Ok(());
+            }
         };
         let parent = self.path.parent().filter(|it| !self.private && !it.exists());
         let why = match parent {
