@@ -20,7 +20,7 @@ const PARTS: [&str; 18] = [
     "owners",
     "history",
     "tombstones",
-    "reinstate",
+    "closing",
     "reconcile",
     "queue",
     "nomination",

@@ -6,14 +6,14 @@
 -- One field of the state contains all details of a token, one per line, because each field costs
 -- time. A missing detail is ''. Times are in milliseconds.
 --   mode        'exclusive', 'shared' or 'slots:N'
---   owner       lets a request enter a lock again; see owners.lua
+--   owner       lets a request enter a lock again; see owners.lua, and closing.lua
 --   ttl         the length of the lease
 --   attempt     the number of the last request
 --   fence       of a hold
 --   acquired    when the hold was granted
 --   renewed     when its holder last asked for it; '' if it was granted to a waiter that has not
 --               claimed it yet
---   since       when its client first asked for it; '' for a reinstated hold
+--   since       when its client first asked for it; '' for that of a closed lock
 --   alive       when a waiter stops being presumed alive
 --   keep_until  until when a hold is kept even if it is released sooner
 --   status      see revocation.lua

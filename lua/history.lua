@@ -4,7 +4,7 @@
 -- Changes: history; in the state 'skipped'; lock.skipped
 --
 -- An entry has one item per line: 'released', 'lost', 'expired', or how the hold was revoked
--- ('revoked', 'deleted', 'overwritten' or 'forgotten'); when; the outcome of the command, if
+-- ('revoked', 'deleted' or 'overwritten'); when; the outcome of the command, if
 -- reported; the id of the hold; the time of its grant, and after a space the time of its first
 -- request, if known; its fence and mode; who revoked it; and its client.
 
@@ -18,7 +18,6 @@ local MAX_ENTRY = 6 * MAX_DETAIL
 -- whose details are lost.
 local function ending_of(details, otherwise)
   if details.status == 'cooling' or details.fence == '' then return nil end
-  if details.status == 'revoked' then return 'forgotten', '' end
   if hold_state(details) == 'revoked' then return revocation(details.status) end
   return otherwise, ''
 end
@@ -27,6 +26,8 @@ end
 -- `by` is given, instead of an outcome, if the caller of the script ends it.
 local function history_entry(token, ending, ended, outcome, by)
   local details = details_of(token)
+  -- Nobody had the hold of a closed lock.
+  if details.status == 'revoked' then return nil end
   if not by then ending, by = ending_of(details, ending) end
   if not ending then return nil end
   return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8),

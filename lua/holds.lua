@@ -58,7 +58,7 @@ local function drop_remains()
   lock.count = 0
 end
 
--- Other holds can be beside an exclusive one: of its owner, or if it was reinstated. Once it is gone,
+-- Other holds can be beside an exclusive one: of its owner, or if the lock was closed. Once it is gone,
 -- makes their mode that of the lock. It does not search many holds: it waits until few remain.
 local function settle_mode()
   if lock.mode ~= 'exclusive' or lock.count > MAX_LISTED then return end

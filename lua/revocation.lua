@@ -1,5 +1,5 @@
 -- Revocation: a single mark, `revoked_up_to`, revokes all holds up to a fence. The status of a hold
--- that was revoked individually is 'revoked', the time and the operator; that of a reinstated hold
+-- that was revoked individually is 'revoked', the time and the operator; that of a closed lock
 -- is only 'revoked'.
 --
 -- Reads:   lock.revoked_up_to, now

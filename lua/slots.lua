@@ -33,10 +33,9 @@ local function take_slot(wanted)
   return int(number)
 end
 
--- Frees the number of a hold that is about to be dropped. That of a reinstated hold, whose token is
--- only an id, does not count: it is shown, but another hold may have it by now.
+-- Frees the number of a hold that is about to be dropped.
 local function free_slot(token)
-  local number = string.len(token) > 8 and tonumber(details_of(token).slot)
+  local number = tonumber(details_of(token).slot)
   if number then set_slot(redis.call('HGET', STATE, 'slots') or '', number, false) end
 end
 

@@ -56,7 +56,7 @@ local function why_not_held()
   if deadline > 0 and deadline < now then return 'expired', now - deadline, '' end
   if unexpired_hold(TOKEN) and hold_state(own) == 'revoked' then
     local how, by, at = revocation(own.status)
-    if own.status == 'revoked' or own.fence == '' then how = 'forgotten' end
+    if own.fence == '' then how = 'forgotten' end
     return how, math.max(now - at, 0), by
   end
   local how, ended, by, complete = recorded(TOKEN)

@@ -29,7 +29,7 @@ pub use instant::Instant;
 pub use lease::Lease;
 pub use lock::ending::{Ending, Operator, Reason, variant};
 pub use lock::pattern::{Pattern, Subject};
-pub use lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
+pub use lock::view::{CLOSED, HoldState, Holder, ServerTime, State, View, Waiter};
 pub use lock::{
     ClientInfo, EnclosingHolds, FORMAT, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name,
     Outcome, Owner, Prefix, ProcessId, Skipped, Slot, Token,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::report::Diagnostic;
 use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
-    Renewal, Request, Revocation, Seen, Token, Ttl, Verdict, View, show,
+    Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
 pub use crate::system::poll::Interrupt;
 
@@ -91,25 +91,15 @@ pub trait Store: Send {
     /// Asks for a lock, or asks again while waiting for it. A waiter asks again at the latest after
     /// the `sleep` of the last answer. A request with a heartbeat is queued if the lock is not
     /// free, and forgotten if the waiter does not ask again in time.
-    ///
-    /// `seen` lists the holders in the last answer to the caller. A server that has lost its data
-    /// since then reinstates them until their leases must have expired, so that it does not grant
-    /// the lock twice.
-    fn acquire(
-        &mut self,
-        request: &Request,
-        seen: &[Seen],
-        interrupt: Interrupt<'_>,
-    ) -> Result<Answer, Failure>;
+    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure>;
 
     /// Sleeps until a queued request may have been granted, but no longer than `at_most`. It may
     /// return early for any reason, and then returns `None`: ask now. To save a round trip, a store
-    /// may ask again itself, as `acquire` does with `seen`, and return the answer.
+    /// may ask again itself, as `acquire` does, and return the answer.
     fn sleep(
         &mut self,
         request: &Request,
         at_most: Duration,
-        seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Asked>, Failure>;
 

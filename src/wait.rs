@@ -52,14 +52,15 @@ pub(crate) fn acquire(
         let stops = Some(Interrupter::either(signals.arrival(), needed_by));
         let event = match step {
             Step::Ask { seen, arrival } => {
-                request.arrival = arrival;
+                (request.arrival, request.seen) = (arrival, seen);
                 let sent = Instant::now();
-                let answer = store.acquire(&request, &seen, stops);
+                let answer = store.acquire(&request, stops);
                 Event::Answered { sent, answer }
             }
             Step::Sleep { at_most, seen } => {
+                request.seen = seen;
                 let short = Instant::now() + SHORT_SLEEP;
-                match store.sleep(&request, at_most, &seen, stops) {
+                match store.sleep(&request, at_most, stops) {
                     Ok(Some(Asked { sent, answer })) => {
                         Event::Answered { sent, answer: Ok(answer) }
                     }

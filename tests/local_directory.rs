@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 
 use crate::local::{mode, set_mode, state};
 use crate::support::{
-    Finished, LongerWait, READY, Running, Server, at, binary, holder, rlock, run, waiter,
+    Finished, LongerWait, READY, Running, Server, at, binary, holder, rlock, run, until, waiter,
 };
 use crate::tls::Authority;
 
@@ -101,6 +101,18 @@ fn a_holder_whose_files_are_deleted_is_told_so() {
     fs::remove_dir_all(local.locks()).unwrap();
     let told = "the lock was deleted with its files; stopping the command";
     holder.end().exits(76).says(told);
+}
+
+#[test]
+fn a_waiter_closes_a_lock_whose_files_are_deleted_under_its_holder() {
+    let local = Server::local();
+    let first = holder(&local, &["--ttl", "1h", "--on-lost", "continue"], "L");
+    let second = waiter(&local, &["--ttl", "1500ms"], "L", "second");
+    fs::remove_dir_all(local.locks()).unwrap();
+    until("the lock is closed", || local.run("exec -n L true").err().contains("closed for up to "));
+    // Its release opens the lock.
+    first.finish().exits(76);
+    second.end().prints("ENTERED second");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
 -- asking.lua lists the arguments before these.
--- ARGV[15] generation  of the lock when the caller saw the following holders; ''
--- ARGV[16] ...         the holders that the caller saw last, each as id, about, fence, acquired, ms
---                      that its lease may last at most, number of its slot or ''
+-- ARGV[15] generation  of the lock when the caller last saw holders; '' without the next ones
+-- ARGV[16] fence       the largest of these holders
+-- ARGV[17] left        ms that the longest of their leases may last
+-- ARGV[18] ids         of these holders, separated by spaces; '*' for those that were not listed
 --
 -- Replies:
 -- granted()
@@ -19,7 +20,7 @@
 -- { 'removed', by }          an operator has
 -- { 'ahead', ms, now }  the last fence is too far ahead of the server's clock to be trusted
 
-local GENERATION = ARGV[15]
+local GENERATION, FENCE, LEFT, IDS = ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17]), ARGV[18]
 
 -- The fast path: no client holds or awaits the lock, so the rest of this script would only grant it.
 if not (guard or lock.written or lock.ticket or own.attempt ~= '' or SUPERSEDE)
@@ -34,10 +35,9 @@ if over then return over end
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
-for i = 16, GENERATION ~= '' and not lock.foreign and #ARGV or 0, 6 do
-  if GENERATION ~= lock.generation or tonumber(ARGV[i + 2]) > last_fence() then
-    reinstate(unpack(ARGV, i, i + 5))
-  end
+if GENERATION ~= '' and not lock.foreign
+  and (GENERATION ~= lock.generation or FENCE > last_fence()) then
+  close(GENERATION, FENCE, LEFT, IDS)
 end
 local superseded = supersede(SUPERSEDE)
 if superseded then return superseded end

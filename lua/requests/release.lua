@@ -30,18 +30,8 @@ local held = valid_hold()
 local unexpired = held or unexpired_hold(TOKEN)
 local reply = held and { 'released' } or { 'not-held', why_not_held() }
 local ttl = tonumber(own.ttl) or 0
--- Ids are public, so an id does not release a hold. A reinstated hold is stored under its id, and
--- the whole token releases it.
-local id = string.sub(TOKEN, 1, 8)
-local ended = nil
-if TOKEN ~= id then
-  if unexpired and own.status ~= 'cooling' then
-    ended = TOKEN
-  elseif unexpired_hold(id) then
-    ended = id
-  end
-end
-local entry = ended and entry_of(ended)
+local ended = unexpired and own.status ~= 'cooling'
+local entry = ended and entry_of(TOKEN)
 
 -- Before anything changes: if the queue cannot be read, nothing is released.
 local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
@@ -51,7 +41,7 @@ if cools then
   own.status = 'cooling'
   set_deadline(TOKEN, own, tonumber(own.keep_until))
 elseif ended then
-  drop_hold(ended)
+  drop_hold(TOKEN)
 end
 -- A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on other
 -- servers, it no longer waits: a late copy of its request may have queued it again.
@@ -60,10 +50,11 @@ if not is_queued or recorded(TOKEN) or own.origin ~= '' then
     redis.call('ZREM', QUEUE, TOKEN)
     delete_details(TOKEN)
   end
-  -- If the server has forgotten the hold, no waiter that saw it must reinstate it.
-  if not ended then add_tombstone(id, ttl) end
+  -- If the server has forgotten the hold, no waiter that saw it must close the lock.
+  if not ended then add_tombstone(string.sub(TOKEN, 1, 8), ttl) end
   add_tombstone(TOKEN, ttl)
 end
+reopen(string.sub(TOKEN, 1, 8))
 local head = admit()
 -- The head may now wait for an earlier deadline.
 if cools and head then wake(head) end

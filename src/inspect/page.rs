@@ -23,6 +23,10 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
     }
     let has_slots = matches!(view.mode, Some(Mode::Slots(_)));
     for holder in &view.holders {
+        if holder.is_closing() {
+            line(format!("{name}: {}", holder.closing(view.now)));
+            continue;
+        }
         let (client, held) = (&holder.client, show(view.now.since(holder.acquired)));
         line(match holder.state {
             HoldState::Cooling if has_slots => format!("  holder   {client}, released"),

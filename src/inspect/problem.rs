@@ -83,6 +83,10 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
     let is_renewed = holder.client.kind != Kind::Acquire;
     let (short, long) = match holder.state {
         HoldState::Cooling => return None,
+        _ if holder.is_closing() => {
+            let (closed, release) = (holder.closing(view.now), here.release(name, None));
+            ("closed".into(), format!("{closed}; if no holder is left, run {release}"))
+        }
         _ if is_renewed && here.is_missing(&holder.client) => (
             "process not found".into(),
             format!(

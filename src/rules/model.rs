@@ -10,6 +10,7 @@
 
 mod admission;
 mod asking;
+mod closing;
 mod fence;
 mod history;
 mod holds;
@@ -19,7 +20,6 @@ mod nomination;
 mod owners;
 mod queue;
 mod reconcile;
-mod reinstate;
 mod requests;
 mod revocation;
 mod slots;

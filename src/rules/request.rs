@@ -36,6 +36,8 @@ pub struct Request {
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
     pub heartbeat: Option<Duration>,
+    /// The holders that it has seen, while it waits.
+    pub seen: Option<Seen>,
     /// The client's details, for those who inspect the lock; see `ClientInfo`.
     pub client: String,
     /// Whether its client gives it up because the lock is busy.
@@ -59,6 +61,7 @@ impl Request {
             supersedes: false,
             arrival: None,
             heartbeat: None,
+            seen: None,
             client: ClientInfo::default().to_lines(),
             is_skipped: false,
         }
@@ -69,15 +72,19 @@ impl Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A holder that a waiter has seen. It helps a server that has lost its data since.
+/// The holders that a waiter has seen. A server that has lost its data since then closes the lock
+/// until their leases must have expired, so that it does not grant the lock twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
-    pub holder: Holder,
     /// The lock's generation at that time: a random value. A server that has lost its data makes
     /// another one.
     pub generation: String,
-    /// How long the lease may still last, by the waiter's clock.
+    /// The largest of their fencing tokens.
+    pub fence: Fence,
+    /// How long the longest of their leases may still last, by the waiter's clock.
     pub left: Duration,
+    /// Their ids; `*` for those that were not listed.
+    pub ids: Vec<String>,
 }
 
 /// What a single attempt at a lock returns.

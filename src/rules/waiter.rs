@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Failure, Fence, HoldState, Instant, Kind, Lease, Operator, Reason,
-    Seen, Slot, State, Ticket, Ttl, UserMessage, View,
+    Answer, BackOff, ClientInfo, Failure, Fence, HoldState, Holder, Instant, Kind, Lease, Operator,
+    Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -35,10 +35,10 @@ pub fn heartbeat(ttl: Duration) -> Duration {
 pub enum Step {
     /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
     /// `arrival` is the ticket from the first answer, if the request supersedes.
-    Ask { seen: Vec<Seen>, arrival: Option<Ticket> },
+    Ask { seen: Option<Seen>, arrival: Option<Ticket> },
     /// Sleep until the store wakes the waiter; then `Event::Woken`, or `Event::Answered` if the
     /// store has already asked again. `seen` is as for `Ask`.
-    Sleep { at_most: Duration, seen: Vec<Seen> },
+    Sleep { at_most: Duration, seen: Option<Seen> },
     /// Pause without using the store; then `Event::Rested`.
     Rest { until: Instant },
     /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`. If
@@ -169,7 +169,7 @@ impl Waiter {
             arrival: None,
             notes: Vec::new(),
         };
-        (waiter, Step::Ask { seen: Vec::new(), arrival: None })
+        (waiter, Step::Ask { seen: None, arrival: None })
     }
 
     /// Sets another limit for the first answer.
@@ -288,29 +288,31 @@ impl Waiter {
         Step::Sleep { at_most: sleep, seen: self.seen(now) }
     }
 
-    /// Returns the holders that this waiter has seen, and how long each may still hold the lock. A
-    /// holder that renews may have renewed just before the server forgot it, so it counts with a
-    /// whole lease. Any other holder counts with the rest of its lease.
-    fn seen(&self, now: Instant) -> Vec<Seen> {
-        let Some((then, view)) = &self.seen else { return Vec::new() };
-        let holders = view.holders.iter().map(|holder| {
-            let left = match (holder.state, holder.client.kind) {
-                (HoldState::Held, Kind::Exec | Kind::WhilePid) => {
-                    holder.deadline.since(holder.renewed)
-                }
-                _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
-            };
-            Seen { holder: holder.clone(), generation: view.generation.clone(), left }
+    /// The holders that this waiter has seen, as far as they may still hold the lock. One that
+    /// renews may have renewed just before the server forgot it, so it counts with a whole lease.
+    /// Any other holder counts with the rest of its lease.
+    fn seen(&self, now: Instant) -> Option<Seen> {
+        let (then, view) = self.seen.as_ref()?;
+        let left = |holder: &Holder| match (holder.state, holder.client.kind) {
+            (HoldState::Held, Kind::Exec | Kind::WhilePid) => holder.deadline.since(holder.renewed),
+            _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
+        };
+        let holders = || view.holders.iter().filter(|holder| !left(holder).is_zero());
+        let (fence, left) = (holders().map(|it| it.fence).max()?, holders().map(left).max()?);
+        // Those that a closed lock is closed for may still be at work.
+        let ids = holders().flat_map(|it| match it.is_closing() {
+            true => it.owner.split_whitespace(),
+            false => it.id.split_whitespace(),
         });
+        let mut ids: Vec<String> = ids.map(str::to_owned).collect();
         // If holders are missing from the list, one of them may have renewed since, which restores a
         // whole lease. A holder renews when a third of its lease has passed, so half as much more is
         // enough.
         let unlisted = view.holder_count > view.holders.len() as u64;
-        let holders = holders.map(|seen| match unlisted {
-            true => Seen { left: seen.left * 3 / 2, ..seen },
-            false => seen,
-        });
-        holders.filter(|seen| !seen.left.is_zero()).collect()
+        ids.extend(unlisted.then(|| "*".to_owned()));
+        let left = if unlisted { left * 3 / 2 } else { left };
+        let generation = view.generation.clone();
+        (!generation.is_empty()).then_some(Seen { generation, fence, left, ids })
     }
 
     /// Asks again after a failure that may pass, until the limit of this wait: the request stays the

@@ -31,7 +31,7 @@ use crate::report::Diagnostic;
 use crate::rules::model::{Lock, Mail};
 use crate::rules::{
     Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Pattern, Prefix,
-    Release, Removal, Renewal, Request, Revocation, Seen, State, Token, Ttl, Verdict, View,
+    Release, Removal, Renewal, Request, Revocation, State, Token, Ttl, Verdict, View,
 };
 
 /// How often the I/O timeout a process waits for those that have locked the same file: enough for a
@@ -132,12 +132,7 @@ impl Local {
 }
 
 impl Store for Local {
-    fn acquire(
-        &mut self,
-        request: &Request,
-        seen: &[Seen],
-        interrupt: Interrupt<'_>,
-    ) -> Result<Answer, Failure> {
+    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
         let token = request.token.as_str();
         // If the name of the directory is a mistake, other processes use another one, and nothing
         // else would show it.
@@ -147,7 +142,7 @@ impl Store for Local {
                 &request.key,
                 Purpose::Create,
                 interrupt,
-                |lock, now| lock.at(now).acquire(request, attempt, seen),
+                |lock, now| lock.at(now).acquire(request, attempt),
                 |this, folder, verdict| this.keep_mailbox(folder, token, verdict),
             )
         })?;
@@ -165,7 +160,6 @@ impl Store for Local {
         &mut self,
         _request: &Request,
         at_most: Duration,
-        _seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Asked>, Failure> {
         let Some(mailbox) = &self.mailbox else { return Ok(None) };

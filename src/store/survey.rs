@@ -251,7 +251,7 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
     let waiter = Request { heartbeat, ..Request::plain(key.clone(), ttl) };
     let token = &hold.token;
     let mut is_held = false;
-    step(server, "acquire", || match store.acquire(&hold, &[], None)? {
+    step(server, "acquire", || match store.acquire(&hold, None)? {
         Answer::Granted { .. } => {
             is_held = true;
             Ok(())
@@ -263,8 +263,8 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
         return tokens;
     }
     step(server, "wait", || {
-        if let Answer::Queued { .. } = store.acquire(&waiter, &[], None)? {
-            store.sleep(&waiter, SLEEP, &[], None)?;
+        if let Answer::Queued { .. } = store.acquire(&waiter, None)? {
+            store.sleep(&waiter, SLEEP, None)?;
         }
         store.leave(&waiter)
     });

@@ -257,7 +257,11 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
         "Milliseconds until the lock becomes free unless it is renewed. Null if another tool holds \
          the lock without an expiry.",
     ),
-    ("locks[].holders[].id", "First 8 characters of the token."),
+    (
+        "locks[].holders[].id",
+        "First 8 characters of the token; closed: nobody's, because the server lost its data while \
+         the lock was held.",
+    ),
     ("locks[].holders[].state", "held, revoked or cooling, as for the lock."),
     (
         "locks[].holders[].owner",
@@ -304,8 +308,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     (
         "locks[].history[].ended",
         "released; expired: not renewed or released in time; revoked: by release --force; deleted: \
-         its key or file was deleted; overwritten: another tool wrote its key; forgotten: the server \
-         lost its data; lost: its command was stopped because the lease was not renewed in time.",
+         its key or file was deleted; overwritten: another tool wrote its key; lost: its command was \
+         stopped because the lease was not renewed in time.",
     ),
     (
         "locks[].history[].ended_at, .acquired_at, .held_ms",

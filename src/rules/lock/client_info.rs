@@ -136,6 +136,9 @@ impl ClientInfo {
 impl fmt::Display for ClientInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, user, pid, command, .. } = self;
+        if *pid == 0 {
+            return f.write_str("an unknown client");
+        }
         write!(f, "{user}@{host} pid {pid} ({command})")
     }
 }

@@ -52,6 +52,22 @@ pub struct Holder {
     pub slot: Option<Slot>,
 }
 
+/// The id of the hold of a closed lock: nobody's, and shorter than any other.
+pub const CLOSED: &str = "closed";
+
+impl Holder {
+    /// Whether it only keeps the lock closed, because the server lost its data.
+    pub fn is_closing(&self) -> bool {
+        self.id == CLOSED
+    }
+
+    /// What keeps the lock closed.
+    pub fn closing(&self, now: ServerTime) -> String {
+        let left = show(self.deadline.since(now));
+        format!("closed for up to {left}: the server lost its data while the lock was held")
+    }
+}
+
 /// The state of a hold.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -231,6 +247,9 @@ impl fmt::Display for View {
                 _ => f.write_str("now free"),
             };
         };
+        if first.is_closing() {
+            return f.write_str(&first.closing(self.now));
+        }
         match (self.state, self.mode) {
             // The time since the grant is not the time that it was held.
             (State::Cooling, _) => write!(f, "released by {}", first.client)?,

@@ -16,12 +16,11 @@ impl Transaction<'_> {
     fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, String)> {
         match (hold.status, self.hold_state(hold)) {
             (HoldState::Cooling, _) => None,
-            (HoldState::Revoked, _) => Some((Ending::Forgotten, String::new())),
-            (HoldState::Held, HoldState::Revoked) => {
+            (_, HoldState::Revoked) => {
                 let (how, by, _) = self.revocation(hold);
                 Some((how, by))
             }
-            (HoldState::Held, _) => Some((otherwise, String::new())),
+            _ => Some((otherwise, String::new())),
         }
     }
 
@@ -35,6 +34,10 @@ impl Transaction<'_> {
         outcome: Outcome,
         by: Option<&str>,
     ) -> Option<HistoryEntry> {
+        // Nobody had the hold of a closed lock.
+        if hold.status == HoldState::Revoked {
+            return None;
+        }
         let (ending, by) = match by {
             Some(by) => (ending, by.to_owned()),
             None => self.ending_of(hold, ending)?,

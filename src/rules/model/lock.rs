@@ -79,7 +79,7 @@ pub struct Hold {
     pub about: String,
     pub fence: u64,
     pub acquired: u64,
-    /// When its holder first asked for it; `None` if unknown, as for a reinstated hold.
+    /// When its holder first asked for it; `None` if unknown, as in a closed lock.
     pub since: Option<u64>,
     /// When its holder last asked for it; `None` if it was granted to a waiter that has not claimed
     /// it yet.
@@ -93,7 +93,7 @@ pub struct Hold {
     pub slot: Option<Slot>,
     /// The number of the request that was granted.
     pub attempt: u64,
-    /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
+    /// `Revoked` only for the hold of a closed lock. See `hold_state` for the other ways.
     pub status: HoldState,
     /// Set if it was revoked individually, not by `revoked_up_to`.
     pub revoked: Option<Revoked>,

@@ -1,14 +1,12 @@
 //! Slots: the number that each holder of a lock with slots has, from 1 to N.
 
 use super::transaction::Transaction;
-use crate::rules::{HoldState, Mode, Slot};
+use crate::rules::{Mode, Slot};
 
 impl Transaction<'_> {
-    /// The numbers that holds on record have. That of a reinstated hold does not count: it is
-    /// shown, but another hold may have it by now.
+    /// The numbers that holds on record have.
     pub fn taken_slots(&self) -> Vec<Slot> {
-        let counted = self.lock.holds.iter().filter(|hold| hold.status != HoldState::Revoked);
-        let mut taken: Vec<Slot> = counted.filter_map(|hold| hold.slot).collect();
+        let mut taken: Vec<Slot> = self.lock.holds.iter().filter_map(|hold| hold.slot).collect();
         taken.sort_unstable();
         taken
     }

@@ -72,7 +72,6 @@ impl Transaction<'_> {
         let unexpired = self.unexpired_hold(token);
         if let Some(hold) = unexpired.filter(|hold| self.hold_state(hold) == HoldState::Revoked) {
             let (how, by, at) = self.revocation(hold);
-            let how = if hold.status == HoldState::Held { how } else { Ending::Forgotten };
             return Reason::new(Some(how), ago(at), Operator::from_line(&by));
         }
         if let Some(entry) = self.recorded(token) {

@@ -14,17 +14,12 @@ use crate::rules::quorum::{
 };
 use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
-    Renewal, Request, Revocation, Seen, Token, Ttl, UserMessage, View,
+    Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
 };
 use crate::store::{Interrupt, Store};
 
 impl Store for Quorum {
-    fn acquire(
-        &mut self,
-        request: &Request,
-        _seen: &[Seen],
-        interrupt: Interrupt<'_>,
-    ) -> Result<Answer, Failure> {
+    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
         self.has_written = true;
         self.attempt(request, interrupt)
     }
@@ -33,7 +28,6 @@ impl Store for Quorum {
         &mut self,
         request: &Request,
         at_most: Duration,
-        _seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Asked>, Failure> {
         self.rest(request, at_most, interrupt).map(|()| None)

@@ -71,27 +71,21 @@ impl<T: Topology> RedisStore<T> {
         &mut self,
         request: &Request,
         attempt: u64,
-        seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
-        let call = self.acquire_call(request, attempt, seen);
+        let call = self.acquire_call(request, attempt);
         self.run(&call, reply::verdict, interrupt)?.confirmed(is_granted)
     }
 
-    fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
-        let generation = seen.first().map_or("", |seen| &seen.generation);
-        let call = self.asking_call(scripts::ACQUIRE, request, attempt).with(generation);
-        let mut call = call.confirmed_by(self.min_replicas);
-        for Seen { holder, left, .. } in seen {
-            call = call
-                .with(&holder.id)
-                .with(holder.client.to_lines())
-                .with(holder.fence)
-                .with(holder.acquired.0)
-                .with(left.as_millis())
-                .with(holder.slot.map_or(String::new(), |slot| slot.to_string()));
+    fn acquire_call(&self, request: &Request, attempt: u64) -> Call {
+        let mut call = self.asking_call(scripts::ACQUIRE, request, attempt);
+        call = call.confirmed_by(self.min_replicas);
+        match &request.seen {
+            None => call.with(""),
+            Some(Seen { generation, fence, left, ids }) => {
+                call.with(generation).with(fence).with(left.as_millis()).with(ids.join(" "))
+            }
         }
-        call
     }
 
     /// A call of a script with the arguments of `lua/asking.lua`.
@@ -222,20 +216,14 @@ fn listen(request: &Request, at_most: Duration) -> Cmd {
 }
 
 impl<T: Topology> Store for RedisStore<T> {
-    fn acquire(
-        &mut self,
-        request: &Request,
-        seen: &[Seen],
-        interrupt: Interrupt<'_>,
-    ) -> Result<Answer, Failure> {
-        decided(self.patience(), |attempt| self.ask(request, attempt, seen, interrupt))
+    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
+        decided(self.patience(), |attempt| self.ask(request, attempt, interrupt))
     }
 
     fn sleep(
         &mut self,
         request: &Request,
         at_most: Duration,
-        seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Asked>, Failure> {
         let message = self.hear(request, at_most, interrupt)?;
@@ -245,7 +233,7 @@ impl<T: Topology> Store for RedisStore<T> {
         // claims it without a round trip. Only after a short sleep: a request behind a long BLPOP
         // would take the lock even if this client had died meanwhile.
         let (listen, sent) = (listen(request, pause), Instant::now());
-        let call = self.acquire_call(request, attempt_number(), seen);
+        let call = self.acquire_call(request, attempt_number());
         let (node, asking) = self.topology.last();
         let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt)? {
             Some(reply) => self.parsed(reply, reply::verdict)?,

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use rlock::rules::model::Lock;
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::quorum::{QuorumOp, Vote};
-use rlock::rules::{Failure, Fence, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
+use rlock::rules::{Failure, Fence, Outcome, Release, Renewal, Request, Revocation, Verdict};
 use rlock::store::Store;
 
 use super::scope::key;
@@ -36,11 +36,11 @@ pub(super) struct Calls<'l> {
 }
 
 impl Calls<'_> {
-    pub(super) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
+    pub(super) fn acquire(&mut self, request: &Request, attempt: u64) -> Verdict {
         self.call(
-            ("acquire", request, attempt, seen),
-            |model| model.acquire(request, attempt, seen),
-            |server| server.ask(request, attempt, seen, None),
+            ("acquire", request, attempt),
+            |model| model.acquire(request, attempt),
+            |server| server.ask(request, attempt, None),
         )
     }
 

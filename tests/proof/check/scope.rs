@@ -190,7 +190,7 @@ pub(super) fn whose(token: &str) -> usize {
     usize::from_str_radix(&token[..1], 16).unwrap()
 }
 
-/// Whether this is a token, and not only its ID, as in a hold that was reinstated.
+/// Whether this is a token, and not the name of the hold of a closed lock.
 pub(super) fn is_whole(token: &str) -> bool {
     token.len() > 8
 }

@@ -38,12 +38,12 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
     let (key, token) = (&request.key, &request.token);
     match what {
         0 | 6 => {
-            let answer = store.acquire(&request, &[], None)?;
+            let answer = store.acquire(&request, None)?;
             if let Answer::Busy(seen) | Answer::Queued { view: seen, .. } = &answer {
                 view(seen);
             }
             if let Answer::Queued { .. } = answer {
-                store.sleep(&request, Duration::from_millis(1), &[], None)?;
+                store.sleep(&request, Duration::from_millis(1), None)?;
             }
         }
         1 => drop(store.renew(key, token, None, None)?),

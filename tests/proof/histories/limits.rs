@@ -15,7 +15,6 @@ use crate::scripts::shim::Shim;
 
 /// Plays all of them.
 pub(super) fn all() {
-    a_reminder_with_a_whole_token_reinstates_nothing();
     a_hold_without_details_is_forgotten();
     marks_make_room_for_a_new_one();
     a_page_has_each_waiter_once();
@@ -28,18 +27,6 @@ pub(super) fn all() {
 fn reply<T: FromRedisValue>(words: &[&str]) -> T {
     let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
     T::from_redis_value(Shim::redis(|redis| redis.call(&words)).unwrap()).unwrap()
-}
-
-#[test]
-fn a_reminder_with_a_whole_token_reinstates_nothing() {
-    play(|both| {
-        both.play(&Step::Ask(a_client(0)));
-        both.play(&Step::Ask(a_client(1)));
-        both.play(&Step::Forget);
-        both.seen[0].holder.id = both.tokens.present(0).as_str().to_owned();
-        both.play(&Step::Ask(Ask { reminds: true, ..a_client(1) }));
-        assert_eq!(both.inspect().holder_count, 1);
-    });
 }
 
 #[test]

@@ -50,6 +50,7 @@ const EQUIVALENT: &[&str] = &[
     ".fence) or 1) <= UP_TO",
     "HOLDS, token) or 1)",
     "lock.fence or 1)",
+    "deadline or 1)",
     "'^%d+') or 1)",
     "lock.ticket) or 1)",
     "'acquire' and 1 or",

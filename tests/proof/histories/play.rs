@@ -16,8 +16,8 @@ use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::quorum::{Proposal, QuorumOp, Vote};
 use rlock::rules::{
-    Answer, Ending, Failure, Fence, Holder, Key, Operator, Reason, Release, Renewal, Request, Seen,
-    Token, Verdict, View,
+    Answer, Ending, Failure, Fence, Key, Operator, Reason, Release, Renewal, Request, Seen, Token,
+    Verdict, View,
 };
 use rlock::store::Store;
 use sha1_smol::Sha1;
@@ -32,7 +32,7 @@ pub(super) struct Both<'a, S = Shim> {
     pub(super) model: Lock,
     pub(super) now: u64,
     /// The holders in the last reply.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Option<Seen>,
     /// The reply to the last request of the lock.
     pub(super) verdict: Vote,
     /// Whether the holds or the queue were lost. The server still has details of the tokens, so it
@@ -63,7 +63,7 @@ impl<'a, S: Server> Both<'a, S> {
             key,
             model: Lock::default(),
             now: START,
-            seen: Vec::new(),
+            seen: None,
             verdict: Break(Verdict::Again),
             has_remains: false,
             tokens: Tokens::default(),
@@ -119,17 +119,11 @@ impl<'a, S: Server> Both<'a, S> {
         self.same(told, self.model.inspect(self.now))
     }
 
-    pub(super) fn ask(
-        &mut self,
-        request: &Request,
-        op: Option<QuorumOp>,
-        attempt: u64,
-        seen: &[Seen],
-    ) {
+    pub(super) fn ask(&mut self, request: &Request, op: Option<QuorumOp>, attempt: u64) {
         let (told, known) = match op {
             None => (
-                self.server.ask(request, attempt, seen, None).map(Break),
-                Break(self.model().acquire(request, attempt, seen)),
+                self.server.ask(request, attempt, None).map(Break),
+                Break(self.model().acquire(request, attempt)),
             ),
             Some(op) => (
                 self.server.vote(request, op, attempt, None),
@@ -206,12 +200,12 @@ impl<'a, S: Server> Both<'a, S> {
                 };
                 let (reminds, arrival, held) = (new.reminds, new.arrival, new.held);
                 let ask = &Ask { reminds, arrival, held, ticket, ..asked.clone() };
-                let request = ask.request(&key, token, &self.tokens, now);
-                let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
+                let mut request = ask.request(&key, token, &self.tokens, now);
+                request.seen = self.seen.clone().filter(|_| ask.reminds);
                 self.attempts[client] += u64::from(!self.is_late);
                 let overtaken = if self.has_remains { 0 } else { new.overtaken };
                 let op = ask.quorum_op(now);
-                self.ask(&request, op, self.attempts[client].saturating_sub(overtaken), &seen);
+                self.ask(&request, op, self.attempts[client].saturating_sub(overtaken));
                 if let Continue(Proposal { view, .. })
                 | Break(Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))) =
                     &self.verdict
@@ -358,11 +352,9 @@ impl<'a, S: Server> Both<'a, S> {
 }
 
 /// The holders in a reply, with leases that may last this long.
-pub(super) fn seen_in(view: &View, left: Duration) -> Vec<Seen> {
-    let seen = |holder: &Holder| Seen {
-        holder: holder.clone(),
-        left,
-        generation: view.generation.clone(),
-    };
-    view.holders.iter().map(seen).collect()
+pub(super) fn seen_in(view: &View, left: Duration) -> Option<Seen> {
+    let fence = view.holders.iter().map(|holder| holder.fence).max()?;
+    let ids = view.holders.iter().map(|holder| holder.id.clone()).collect();
+    let seen = Seen { generation: view.generation.clone(), fence, left, ids };
+    Some(seen).filter(|seen| !seen.generation.is_empty())
 }

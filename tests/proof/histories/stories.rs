@@ -80,7 +80,7 @@ a holder that a waiter has seen excludes others after the server loses its data
     c waits shared = Granted
     b waits reminds = Queued 1
     b leaves
-    d waits shared = Queued 1  # The reinstated hold also excludes others.
+    d waits shared = Queued 1  # The closed lock also excludes others.
     pass 15000
     d waits shared reminds = Queued 1  # This does not extend it.
     c releases
@@ -118,14 +118,14 @@ a waiter learns of the holders whose leases last longest
     f waits = Queued 1
     seen = d e b
 
-a reinstated holder shows its number and does not free that of another one
+a closed lock takes no slot
     a waits slots:2 ttl:60000 = Granted
     b waits = Queued 1
     remember
     forget
     c waits slots:2 ttl:60000 = Granted
     b waits reminds = Queued 1
-    slots = 1 1
+    slots = 1
     b leaves
     pass 20001
     d waits slots:2 ttl:60000 = Granted
@@ -152,7 +152,7 @@ a shared hold that outlasts the exclusive one around it shares the lock
     b renews
     c waits shared = Granted
 
-a released hold is not reinstated
+a released hold does not close the lock
     a waits = Granted
     b waits = Queued 1
     remember
@@ -161,7 +161,7 @@ a released hold is not reinstated
     c waits reminds = Granted
     lock = Held c
 
-a hold that was released after the server had lost its data is not reinstated
+a hold that was released after the server had lost its data does not close the lock
     a waits = Granted
     b waits = Queued 1
     remember
@@ -169,7 +169,7 @@ a hold that was released after the server had lost its data is not reinstated
     a releases
     b waits reminds = Granted
 
-a hold that was given up after the server had lost its data is not reinstated
+a hold that was given up after the server had lost its data does not close the lock
     a waits = Granted
     b waits = Queued 1
     remember
@@ -318,7 +318,7 @@ of two requests with the same ticket the larger token is the newer one
     c waits supersedes = Queued 1
     b waits supersedes = Superseded
 
-a lock that was reinstated gets a new generation
+a lock that was closed gets a new generation
     a waits
     remember
     forget
@@ -327,7 +327,36 @@ a lock that was reinstated gets a new generation
     d renews
     c waits = Granted
 
-a reinstated hold counts
+a closed lock opens when the last of its holders has released it
+    a waits shared
+    b waits shared
+    c waits = Queued 1
+    remember
+    forget
+    c waits reminds = Queued 1
+    a releases
+    lock = Revoked closed then c
+    b releases
+    lock = Held c
+    c waits reminds = Granted  # This does not close it again.
+    lock = Held c
+
+a waiter that saw another holder closes the lock for longer
+    a waits
+    remember
+    forget
+    b waits
+    c waits reminds = Queued 1
+    b releases
+    forget
+    pass 10000
+    d waits reminds = Queued 1
+    pass 10001
+    d waits = Queued 1
+    pass 10000
+    d waits = Granted
+
+the hold of a closed lock counts
     a waits
     remember
     forget
@@ -335,9 +364,9 @@ a reinstated hold counts
     d waits heartbeat:100
     pass 2201  # Nobody is left in the queue.
     b waits reminds
-    lock = Revoked a then b
+    lock = Revoked closed then b
 
-a reinstated hold counts beside another one
+a lock can be closed beside a hold
     a waits
     remember
     forget
@@ -345,7 +374,7 @@ a reinstated hold counts beside another one
     d waits heartbeat:100
     pass 2201
     b waits reminds
-    lock = Held a c then b
+    lock = Held closed c then b
 
 a hold from the future is not restored
     a waits fence:172800000 = FenceAhead
@@ -433,10 +462,10 @@ fn play_story(story: &'static str) {
             let (step, expected) = line.split_once('=').unwrap_or((line, ""));
             let words: Vec<_> = step.split_whitespace().collect();
             if words == ["remember"] {
-                remembered = Some(seen_in(&both.inspect(), Duration::from_secs(20)));
+                remembered = seen_in(&both.inspect(), Duration::from_secs(20));
             }
-            if let Some(remembered) = &remembered {
-                both.seen.clone_from(remembered);
+            if remembered.is_some() {
+                both.seen.clone_from(&remembered);
             }
             steps(&words).iter().for_each(|step| both.play(step));
             if line.contains('=') {
@@ -533,7 +562,7 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
             slots.sort();
             slots.iter().map(Slot::to_string).collect::<Vec<_>>().join(" ")
         }
-        ["seen"] => clients(both.seen.iter().map(|seen| &seen.holder.id)),
+        ["seen"] => clients(both.seen.iter().flat_map(|seen| &seen.ids)),
         ["woken"] => clients(mem::take(&mut both.woken).iter()),
         ["mailboxes"] => {
             let is_mailbox = |key: &&Vec<u8>| str::from_utf8(key).unwrap().contains("?1mail:");
@@ -558,8 +587,11 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
 
 /// The clients that have these tokens or ids.
 fn clients<'t>(tokens: impl Iterator<Item = &'t String>) -> String {
-    let letter = |token: &String| char::from(b'a' + u8::from_str_radix(&token[..2], 16).unwrap());
-    tokens.map(|token| letter(token).to_string()).collect::<Vec<_>>().join(" ")
+    let letter = |token: &String| match u8::from_str_radix(&token[..2], 16) {
+        Ok(client) => char::from(b'a' + client).to_string(),
+        Err(_) => token.clone(),
+    };
+    tokens.map(letter).collect::<Vec<_>>().join(" ")
 }
 
 fn name(variant: &impl Debug) -> String {

@@ -45,8 +45,7 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
     let waiters = lock.queue.iter().map(|waiter| (&waiter.token, details_of_waiter(waiter)));
     let details =
         holds.chain(waiters).map(|(token, details)| (format!("details:{token}").into(), details));
-    // A reinstated hold, which has an id for a token, has no slot.
-    let slots = bits(lock.holds.iter().filter(|it| it.token.len() > 8).filter_map(|it| it.slot));
+    let slots = bits(lock.holds.iter().filter_map(|it| it.slot));
     let state = fields.into_iter().chain(details).chain([("slots".into(), slots)]);
 
     let holds = lock.holds.iter().map(|hold| (hold.deadline as i64, hold.token.clone()));

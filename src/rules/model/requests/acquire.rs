@@ -4,22 +4,17 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 use crate::rules::model::transaction::Transaction;
-use crate::rules::{Answer, HoldState, Request, Seen, Ticket, Verdict, millis};
+use crate::rules::{Answer, HoldState, Request, Ticket, Verdict, millis};
 
 impl Transaction<'_> {
     /// Requests the lock, for the first time or again: `attempt` grows each time.
-    pub fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
-        match self.decide(request, attempt, seen) {
+    pub fn acquire(&mut self, request: &Request, attempt: u64) -> Verdict {
+        match self.decide(request, attempt) {
             Continue(verdict) | Break(verdict) => verdict,
         }
     }
 
-    fn decide(
-        &mut self,
-        request: &Request,
-        attempt: u64,
-        seen: &[Seen],
-    ) -> ControlFlow<Verdict, Verdict> {
+    fn decide(&mut self, request: &Request, attempt: u64) -> ControlFlow<Verdict, Verdict> {
         let token = request.token.as_str();
         self.check(token, attempt)?;
         if self.is_copy(token, attempt) {
@@ -31,11 +26,11 @@ impl Transaction<'_> {
         if hold.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
         }
-        for Seen { holder, left, generation } in seen {
-            let forgotten = *generation != self.lock.generation || holder.fence.0 > self.lock.fence;
-            if !generation.is_empty() && !self.foreign() && forgotten {
-                self.reinstate(holder, millis(*left));
-            }
+        if let Some(seen) = &request.seen
+            && !self.foreign()
+            && (seen.generation != self.lock.generation || seen.fence.0 > self.lock.fence)
+        {
+            self.close(seen);
         }
         self.supersede(request, request.arrival.map_or(0, |ticket| ticket.0))?;
         let head = self.admit(token).0;

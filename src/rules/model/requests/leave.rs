@@ -14,7 +14,7 @@ impl Transaction<'_> {
         let queued = self.dequeue(token).map(|waiter| waiter.about);
         match (queued.or(held.clone()), token.get(..8)) {
             (Some(about), _) if is_busy => self.record_skip(token, &about),
-            // If the lock was forgotten, no waiter that saw the hold must reinstate it.
+            // If the lock was forgotten, no waiter that saw the hold must close it.
             (None, Some(id)) => self.add_tombstone(id, ttl.as_millis()),
             _ => {}
         }

@@ -19,15 +19,12 @@ impl Transaction<'_> {
         let waiter = self.waiter(token);
         let ttl = hold.map(|hold| hold.ttl).or(waiter.map(|waiter| waiter.ttl)).unwrap_or(0);
         let unexpired = self.unexpired_hold(token);
-        // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
-        // id, and the whole token releases it.
-        let id = token.get(..8).filter(|id| *id != token);
-        let own = unexpired.filter(|hold| hold.status != HoldState::Cooling);
-        let ended = id.and_then(|id| own.or_else(|| self.unexpired_hold(id)));
+        let id = token.get(..8).unwrap_or(token);
+        let ended = unexpired.filter(|hold| hold.status != HoldState::Cooling);
         let ending = if outcome == Outcome::Lost { Ending::Lost } else { Ending::Released };
         let entry =
             ended.and_then(|hold| self.history_entry(hold, ending, self.now, outcome, None));
-        let ended = ended.map(|hold| hold.token.clone());
+        let has_ended = ended.is_some();
 
         let cools = keep_until.filter(|&keep_until| keep_until > self.now);
         if let Some(keep_until) = cools {
@@ -35,8 +32,8 @@ impl Transaction<'_> {
                 (hold.status, hold.deadline) = (HoldState::Cooling, keep_until);
             }
             self.set_guard_to_latest();
-        } else if let Some(ended) = &ended {
-            self.drop_hold(ended);
+        } else if has_ended {
+            self.drop_hold(token);
         }
         // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or
         // on other servers, it no longer waits: a late copy of its request may have queued it
@@ -45,12 +42,13 @@ impl Transaction<'_> {
         let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
             self.dequeue(token);
-            // If the lock was forgotten, no waiter that saw the hold must reinstate it.
-            if let (None, Some(id)) = (&ended, id) {
+            // If the lock was forgotten, no waiter that saw the hold must close it.
+            if !has_ended {
                 self.add_tombstone(id, ttl);
             }
             self.add_tombstone(token, ttl);
         }
+        self.reopen(id);
         let head = self.admit(token).0;
         // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {

@@ -46,7 +46,7 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Pending {
     /// An answer to a request that named these holders and this ticket.
-    Answer(Vec<Seen>, Option<Ticket>),
+    Answer(Option<Seen>, Option<Ticket>),
     Sleep(Instant),
     Rest(Instant),
     Withdrawal(End),
@@ -107,7 +107,8 @@ impl Client {
     pub(super) fn knows(&self, holders: &[usize]) -> bool {
         let Phase::Waiting(waiter, _) = &self.phase else { return holders.is_empty() };
         let known = waiter.seen.iter().flat_map(|(_, view)| &view.holders);
-        let known: Vec<usize> = known.map(|holder| whose(&holder.id)).collect();
+        let ids = known.flat_map(|it| if it.is_closing() { &it.owner } else { &it.id }.split(' '));
+        let known: Vec<usize> = ids.filter(|id| !id.is_empty()).map(whose).collect();
         holders.iter().all(|holder| known.contains(holder))
     }
 

@@ -13,7 +13,7 @@ const LONG_AGO: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
-    Acquire { attempt: u64, seen: Vec<Seen>, arrival: Option<Ticket> },
+    Acquire { attempt: u64, seen: Option<Seen>, arrival: Option<Ticket> },
     Renew,
     Release,
     Leave,

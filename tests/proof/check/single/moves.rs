@@ -25,7 +25,7 @@ impl World {
         let terms = &self.course.scope.clients[index];
         let until = terms.has('w').then(|| now() + WAIT_LIMIT);
         let (waiter, step) = Waiter::new(terms.request.ttl, until);
-        self.clients[index].phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), None));
+        self.clients[index].phase = Phase::Waiting(waiter, Pending::Answer(None, None));
         self.follow(index, step);
     }
 
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Makes one attempt at the lock. A lease counts from the first one, at `sent`.
-    fn ask(&mut self, index: usize, seen: Vec<Seen>, arrival: Option<Ticket>, sent: Instant) {
+    fn ask(&mut self, index: usize, seen: Option<Seen>, arrival: Option<Ticket>, sent: Instant) {
         self.clients[index].attempt += 1;
         let attempt = self.clients[index].attempt;
         self.send(index, What::Acquire { attempt, seen, arrival }, sent);

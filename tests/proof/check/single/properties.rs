@@ -109,15 +109,20 @@ fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
 }
 
 /// A hold may last for a TTL from its holder's last request, or until `--at-least` ends, and a
-/// grant that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
+/// grant that nobody claims for the claim window. A lock is closed for a TTL at most.
 fn lasts_too_long(call: &Call<'_>) -> bool {
     call.after.holds.iter().any(|hold| {
+        let old = call.before.iter().find(|old| old.token == hold.token);
+        let old = old.map(|old| old.deadline);
+        if !is_whole(&hold.token) {
+            let ttls = (0..call.scope.clients.len()).map(|client| call.scope.ttl(client));
+            let longest = ttls.max().unwrap().as_millis() as u64;
+            return Some(hold.deadline) > old.max(Some(call.now + longest));
+        }
         let at_least = call.scope.clients[holder(hold)].request.at_least;
         let longest = call.scope.ttl(holder(hold)).max(at_least).as_millis() as u64;
         let is_caller = call.request.is_some_and(|(caller, ..)| caller == holder(hold));
-        let old = call.before.iter().find(|old| old.token == hold.token);
-        let old = old.map(|old| old.deadline);
-        let limit = match is_caller || !is_whole(&hold.token) {
+        let limit = match is_caller {
             true => old.max(Some(call.now + longest)),
             false => old.or(Some(call.now + CLAIM_WINDOW)),
         };
@@ -169,11 +174,11 @@ impl World {
         let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
         let queued = self.monitor.order.iter().map(|place| place.client);
         let is_unused = self.lock.holds.iter().all(|hold| {
-            let client = &self.clients[holder(hold)];
-            let sleeps_on_it = waits(client) && is_whole(&hold.token) && client.load() == 0;
+            let is_asleep = |client: &Client| waits(client) && client.load() == 0;
+            let sleeps_on_it = is_whole(&hold.token) && is_asleep(&self.clients[holder(hold)]);
             hold.deadline < self.clock || sleeps_on_it
         });
-        let granted = self.lock.holds.iter().map(holder);
+        let granted = self.lock.holds.iter().filter(|it| is_whole(&it.token)).map(holder);
         let idle = is_unused
             && !self.is_foreign()
             && !self.is_replica

@@ -21,8 +21,9 @@ impl World {
         let mut calls = Calls { lock, now, is_replica };
         let reply = match what {
             What::Acquire { attempt, seen, arrival } => {
-                let request = Request { arrival: *arrival, ..request.clone() };
-                Reply::Verdict(calls.acquire(&request, *attempt, seen))
+                let (arrival, seen) = (*arrival, seen.clone());
+                let request = Request { arrival, seen, ..request.clone() };
+                Reply::Verdict(calls.acquire(&request, *attempt))
             }
             What::Renew => Reply::Renewal(calls.renew(request)),
             What::Release => Reply::Release(calls.release(request)),
