@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::support::{
-    Finished, Running, Server, acquire, binary, holder, python, run, send_signal, until, waiter,
-    yaml,
+    Finished, Running, Server, acquire, binary, blocks_of, holder, python, run, send_signal, until,
+    waiter, yaml,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -28,16 +28,6 @@ fn recipes(heading: &str) -> Vec<String> {
 #[track_caller]
 fn recipe(heading: &str) -> String {
     recipes(heading).remove(0)
-}
-
-/// The blocks of code below a heading of any page.
-#[track_caller]
-pub(crate) fn blocks_of(page: &str, heading: &str) -> Vec<String> {
-    let section = page.split(&format!("\n{heading}\n")).nth(1);
-    let section = section.unwrap_or_else(|| panic!("no section {heading}"));
-    let section = section.split("\n##").next().unwrap();
-    let fenced = section.split("\n```").skip(1).step_by(2);
-    fenced.map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()
 }
 
 /// What follows a text, up to another one.

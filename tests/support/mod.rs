@@ -5,7 +5,7 @@
 //! `also_without_vfork!` run once more in a sandbox.
 
 #![allow(unreachable_pub, missing_docs)]
-// Three programs of tests share this module, and none needs all of it.
+// Several programs of tests share this module, and none needs all of it.
 #![allow(dead_code, unused_imports, unused_macros)]
 // A test that cannot have its server or its file has failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -505,4 +505,14 @@ impl Running {
         self.told(part);
         self
     }
+}
+
+/// The blocks of code below a heading of any page.
+#[track_caller]
+pub fn blocks_of(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split(&format!("\n{heading}\n")).nth(1);
+    let section = section.unwrap_or_else(|| panic!("no section {heading}"));
+    let section = section.split("\n##").next().unwrap();
+    let fenced = section.split("\n```").skip(1).step_by(2);
+    fenced.map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()
 }
