@@ -331,7 +331,8 @@ fn a_running_deployment_is_replaced_ahead_of_the_queue() {
     let running = holder(&place.server, &[], "deploy:prod");
     let queued = waiter(&place.server, &[], "deploy:prod", "QUEUED");
     let next = place.start(deploy).tells("waiting at position 1");
-    place.run(revoke).exits(0);
+    let id = place.server.inspect("deploy:prod")["holders"][0]["id"].as_str().unwrap().to_owned();
+    place.run(&revoke.replace("--id ID", &format!("--id {id}"))).exits(0);
     running.end().exits(76);
     next.end().exits(0);
     assert_eq!(place.log(), ["deploy.sh"]);
