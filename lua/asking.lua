@@ -36,7 +36,8 @@ local function busy() return proven({ 'busy', brief_view() }) end
 -- Whether the request is a duplicate, or was overtaken by a later one.
 local function is_copy() return own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) end
 
--- The reply to a request that is over, and to a copy of one that holds the lock; nil for any other.
+-- Brings the lock up to date. Returns the reply to a request that is over, to a copy of one that holds
+-- the lock, and while cleanup remains; nil for any other.
 local function check()
   reconcile()
   if has_tombstone(TOKEN) then return proven(how_ended() or { 'ended', why_not_held() }) end
@@ -60,8 +61,8 @@ local function ahead(furthest)
 end
 
 -- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
--- The first call of a request has no ticket yet, so one that was given up before its first reply
--- cancels nothing. Returns the reply if a newer one has ended this one.
+-- The first call of a waiting request has no ticket yet, so one that was given up before its first
+-- reply cancels nothing. Returns the reply if a newer one has ended this one.
 local function supersede(arrival)
   if not SUPERSEDE or arrival == 0 or valid_hold() or enclosing_hold(ENCLOSING) then return nil end
   local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
@@ -79,7 +80,7 @@ local function supersede(arrival)
   redis.call('PEXPIREAT', STATE, state_expiry())
 end
 
--- The reply to a caller that already holds the lock.
+-- The reply to a caller that already holds the lock, or was granted it while it waited.
 local function hold_again()
   if AT_LEAST > 0 then own.keep_until = int(tonumber(own.acquired) + AT_LEAST) end
   own.attempt = ARGV[12]

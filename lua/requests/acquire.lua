@@ -1,7 +1,7 @@
 -- Requests the lock: for a new client, for a waiter that was woken or whose heartbeat is due, or
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
--- asking.lua lists the arguments before these.
+-- asking.lua lists and names the arguments before these; lock.lua names the keys and the token.
 -- ARGV[15] generation  of the lock when the caller last saw holders; '' without the next ones
 -- ARGV[16] fence       the largest of these holders
 -- ARGV[17] left        ms that the longest of their leases may last
@@ -14,15 +14,17 @@
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
 -- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its ticket if it
 --   supersedes }
--- { 'again' }    nothing is decided yet; ask again at once, as another attempt
+-- { 'again' }    nothing is decided, because cleanup remains or this attempt was overtaken; ask again
+--                at once, as another attempt
 -- { 'ended', why_not_held() }  the token was released, or the request given up
 -- { 'superseded', about }    a newer request with --supersede has ended this one
--- { 'removed', by }          an operator has
+-- { 'removed', by }          an operator has ended it
 -- { 'ahead', ms, now }  the last fence is too far ahead of the server's clock to be trusted
 
 local GENERATION, FENCE, LEFT, IDS = ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17]), ARGV[18]
 
--- The fast path: no client holds or awaits the lock, so the rest of this script would only grant it.
+-- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
+-- would only grant it.
 if not (guard or lock.written or lock.ticket or own.attempt ~= '' or SUPERSEDE)
   and lock.count == 0 and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
@@ -34,13 +36,14 @@ if over then return over end
 -- A caller that asks again no longer relies on its revoked hold.
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
--- not received them.
+-- not received them: keep everybody out until their leases have ended or were released.
 if GENERATION ~= '' and not lock.foreign
   and (GENERATION ~= lock.generation or FENCE > last_fence()) then
   close(GENERATION, FENCE, LEFT, IDS)
 end
 local superseded = supersede(SUPERSEDE)
 if superseded then return superseded end
+-- This may grant the lock to the caller, if it waited: it then claims its hold below.
 local head = admit()
 if lock.cleanup_pending then return { 'again' } end
 
