@@ -52,7 +52,12 @@ local function check()
     return { 'removed', by }
   end
   -- Not 'granted' for an unclaimed grant, which lasts for the claim window instead of a TTL.
-  if is_copy() and valid_hold() and own.renewed ~= '' then return proven(granted()) end
+  if is_copy() and valid_hold() and own.renewed ~= '' then
+    -- Since Redis 8, a WAIT covers only what its own connection wrote.
+    write_nothing()
+    write_details(TOKEN, own)
+    return granted()
+  end
 end
 
 -- The reply if the last fence, or another number that the request relies on, is implausible.

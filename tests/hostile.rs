@@ -1,13 +1,14 @@
 //! A foreign or hostile server cannot hold up rlock, use up the memory, or put words into its mouth.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write, copy};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::errors::{fails, reports_in_one_harmless_line};
 use crate::support::server::free_port;
-use crate::support::{Client, Finished, LongerWait, Running, Server, at, binary, run};
+use crate::support::{Client, Finished, LongerWait, Running, Server, at, binary, holder, run};
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its address.
@@ -68,6 +69,30 @@ fn a_server_that_never_decides_is_asked_for_no_longer_than_five_timeouts() {
         client.run(line).exits(69).says("no decision within 1s");
         longer.is_not_over();
     }
+}
+
+#[test]
+fn a_request_that_does_not_wait_is_never_left_in_the_queue() {
+    let server = Server::start();
+    let _holder = holder(&server, &[], "L");
+    let socket = server.socket();
+    let waiting = serve(move |client| {
+        let mut server = UnixStream::connect(&socket).unwrap();
+        let (mut replies, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || copy(&mut replies, &mut back));
+        std::thread::spawn(move || {
+            let mut requests = BufReader::new(client);
+            while let Some(mut words) = request(&mut requests) {
+                // The heartbeat: see lua/asking.lua.
+                if let Some(heartbeat) = words.get_mut(13).filter(|it| *it == "0") {
+                    *heartbeat = "9000".into();
+                }
+                let words = array(&Vec::from_iter(words.iter().map(bulk)));
+                server.write_all(&words).unwrap();
+            }
+        });
+    });
+    Client::of(format!("redis://{waiting}")).run("exec -n L true").exits(78);
 }
 
 #[test]

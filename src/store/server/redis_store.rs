@@ -74,7 +74,12 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let call = self.acquire_call(request, attempt);
-        self.run(&call, reply::verdict, interrupt)?.confirmed(is_granted)
+        // What does not wait would never hear of a place in the queue again.
+        let waits = request.heartbeat.is_some();
+        let is_possible =
+            |it: &Verdict| waits || !matches!(it, Verdict::Answer(Answer::Queued { .. }));
+        let verdict = |reply| reply::verdict(reply).filter(is_possible);
+        self.run(&call, verdict, interrupt)?.confirmed(is_granted)
     }
 
     fn acquire_call(&self, request: &Request, attempt: u64) -> Call {
