@@ -103,6 +103,7 @@ fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
     assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
     let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
     // The assertion of this test: any other step fails it.
+    // The limit has passed, and the server has answered.
     let Step::Withdraw(end @ End::TimedOut(_)) = step else { panic!("{step:?}") };
     let (_, step) = waiter.on(Event::Withdrawn(end.clone(), Ok(())), None, at(102));
     assert_eq!(step, Step::End(end));
@@ -144,6 +145,7 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         waiter.on(answered(0, Ok(queued)), None, at(1_000));
         let (_, step) = waiter.on(Event::Woken(Ok(())), None, at(4_000));
         // A waiter that was woken asks; any other step fails the test.
+        // A waiter that was woken asks, and it has seen a holder.
         let Step::Ask { seen, .. } = step else { panic!("{step:?}") };
         let seen = seen.unwrap();
         assert_eq!(format!("{:?} {}", seen.left, seen.ids.join(" ")), told);
