@@ -95,8 +95,10 @@ fn without_timers_rlock_and_a_keeper_warn_that_nothing_resumes_them() {
     let keeper = format!("$rlock acquire -q --while-pid $$ L >&2 && {READY}; :");
     for script in [exec, keeper] {
         let limited = server.program("bash -c", &format!("ulimit -i 0; {script}"));
-        let told = Running::start(&mut { limited }).prints_first("READY").finish().exits(0).err();
-        assert_eq!(told.matches("; raise ulimit -i").count(), 1, "{told}");
+        // A keeper warns once the script already runs.
+        let running = Running::start(&mut { limited }).prints_first("READY");
+        let rest = running.tells("; raise ulimit -i").finish().exits(0).err();
+        assert!(!rest.contains("ulimit"), "told twice: {rest}");
         until("it is released", || server.is_free("L"));
     }
     run(refuse(
