@@ -21,10 +21,9 @@ end
 -- Whether a hold with these details was granted to a waiter that has not claimed it yet.
 local function is_unclaimed(details) return details.fence ~= '' and details.renewed == '' end
 
--- Makes the guard show that the hold with the latest deadline is live, and gives every key an expiry.
+-- Makes the guard show that a hold with the latest deadline is live, and gives every key an expiry.
 -- `...` are more fields of the state to write. Only for a guard that is rlock's or absent.
-local function set_guard_to_latest(...)
-  local token, deadline = unpack(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES'))
+local function set_guard(token, deadline, ...)
   write_guard(token, int(deadline))
   redis.call('HSET', STATE, 'guard', token, ...)
   local expiry = int(math.max(deadline, now) + DAY)
@@ -32,16 +31,24 @@ local function set_guard_to_latest(...)
   redis.call('PEXPIREAT', STATE, expiry)
 end
 
+-- Finds that hold. `...` as for set_guard().
+local function set_guard_to_latest(...)
+  local token, deadline = unpack(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES'))
+  set_guard(token, tonumber(deadline), ...)
+end
+
 -- Gives the hold this deadline, earlier or later than before, and these details. `...` as for
--- set_guard_to_latest().
+-- set_guard().
 local function set_deadline(token, details, deadline, ...)
   redis.call('ZADD', HOLDS, int(deadline), token)
-  set_guard_to_latest('details:' .. token, encoded(details), ...)
+  local field, text = 'details:' .. token, encoded(details)
+  if lock.count == 1 then return set_guard(token, deadline, field, text, ...) end
+  set_guard_to_latest(field, text, ...)
 end
 
 -- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. The time left is
 -- not added. Returns the milliseconds left. PEXPIREAT comes first, so that no holder loses its lock
--- because memory is full. `...` as for set_guard_to_latest().
+-- because memory is full. `...` as for set_guard().
 local function extend(ttl, at_least, ...)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
   local deadline = math.max(now + ttl, tonumber(own.keep_until) or 0, at_least)
