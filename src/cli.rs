@@ -8,7 +8,7 @@ mod advice;
 mod inspect;
 mod options;
 
-pub use inspect::Inspect;
+pub use inspect::InspectArgs;
 pub use options::{Common, HoldArgs, Terms, replicas};
 
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
 
 use crate::rules::{
     BoundedDuration, Id, Label, OnLost, OnUnreachable, ProcessId, Ttl, UserMessage, is_duration,
@@ -110,14 +110,14 @@ Examples:
 )]
 pub struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub subcommand: Subcommand,
 }
 
 // Only the subcommand that is used is built, which is most of the parsing time. Without groups of
 // clap, which every struct of arguments would get, that is faster too.
-#[derive(Subcommand)]
+#[derive(clap::Subcommand)]
 #[command(defer = true)]
-pub enum Command {
+pub enum Subcommand {
     /// Run a command while holding a lock
     ///
     /// Waits for the lock, runs COMMAND and releases the lock when COMMAND exits. Meanwhile, rlock
@@ -157,7 +157,7 @@ Exit status: that of COMMAND; 75 if the lock is busy (see -E), 79 if the waiter 
 lock was lost, 69 if no server is usable, 78 for a configuration error, 64 for a usage error, 126 or 127 \
 if COMMAND cannot be run.")
     )]
-    Exec(Exec),
+    Exec(ExecArgs),
     /// Acquire a lock and print the token to renew or release it
     ///
     /// Acquires a lock for a script that rlock exec cannot wrap. With --while-pid, a keeper process
@@ -178,7 +178,7 @@ Exit status: 0 on success, 75 if the lock is busy (see -E), 79 if the waiter was
 the lock was lost while the keeper started, 69 if no server is usable, 78 for a configuration error, \
 64 for a usage error.")
     )]
-    Acquire(Acquire),
+    Acquire(AcquireArgs),
     /// Renew the lease of a held lock
     ///
     /// Renews the lease of a hold from rlock acquire. rlock exec and --while-pid renew their leases
@@ -196,7 +196,7 @@ Examples:
 Exit status: 0 on success, 77 if TOKEN does not hold the lock, 69 if no server is usable, 78 for \
 a configuration error, 64 for a usage error.")
     )]
-    Renew(Renew),
+    Renew(RenewArgs),
     /// Release a held lock
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
@@ -221,7 +221,7 @@ Examples:
 Exit status: 0 on success, 77 if TOKEN does not hold the lock, or if no client or more than one has ID, 75 if another tool holds \
 the lock (--force without --now), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
     )]
-    Release(Release),
+    Release(ReleaseArgs),
     /// Show the holders and waiters of locks, or check the servers
     ///
     /// Shows one lock with its holders, its waiters and its history, or lists all locks that are not
@@ -251,7 +251,7 @@ Examples:
 Exit status: 0 on success, 1 if NAME is free or, with --attention or --servers, only if anything was found, 69 if a \
 server cannot be reached or, with --servers, none, 78 for a configuration error, 64 for a usage error.")
     )]
-    Inspect(Inspect),
+    Inspect(InspectArgs),
 }
 
 const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 1m30s";
@@ -263,7 +263,7 @@ Example: rlock exec -n backup -- backup.sh";
 
 #[derive(Args)]
 #[group(skip)]
-pub struct Exec {
+pub struct ExecArgs {
     #[command(flatten)]
     pub common: Common,
     #[command(flatten)]
@@ -298,7 +298,7 @@ pub struct Exec {
 
 #[derive(Args)]
 #[group(skip)]
-pub struct Acquire {
+pub struct AcquireArgs {
     #[command(flatten)]
     pub common: Common,
     #[command(flatten)]
@@ -323,7 +323,7 @@ pub struct Acquire {
 
 #[derive(Args)]
 #[group(skip)]
-pub struct Renew {
+pub struct RenewArgs {
     #[command(flatten)]
     pub common: Common,
     /// Let the lease expire DURATION from now
@@ -337,7 +337,7 @@ pub struct Renew {
 
 #[derive(Args)]
 #[group(skip)]
-pub struct Release {
+pub struct ReleaseArgs {
     #[command(flatten)]
     pub common: Common,
     #[command(flatten)]

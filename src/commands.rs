@@ -18,7 +18,7 @@ use std::ffi::OsString;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::cli::{Command, Release, Renew};
+use crate::cli::{ReleaseArgs, RenewArgs, Subcommand};
 use crate::config::Server;
 use crate::error::Error;
 use crate::exit::{self, Exit};
@@ -29,20 +29,20 @@ use crate::system::inherited::Inherited;
 use output::{Document, Output};
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
-pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited) -> Exit {
-    let invocation = Invocation::of(&command);
+pub(crate) fn run(subcommand: Subcommand, arguments: &[OsString], inherited: Inherited) -> Exit {
+    let invocation = Invocation::of(&subcommand);
     let report = &invocation.report;
-    if !matches!(command, Command::Inspect(_)) {
+    if !matches!(subcommand, Subcommand::Inspect(_)) {
         // Otherwise, after `stty tostop`, a terminal would suspend rlock in its background for a
         // message, while it waits for a lock or holds one.
         let _ = SigSet::from(Signal::SIGTTOU).thread_block();
     }
-    invocation.finish(match command {
-        Command::Exec(options) => exec::run(options, inherited, report),
-        Command::Acquire(options) => acquire::run(options, arguments, inherited, report),
-        Command::Renew(options) => renew::run(options, report),
-        Command::Release(options) => release::run(&options, report),
-        Command::Inspect(options) => inspect::run(&options, report),
+    invocation.finish(match subcommand {
+        Subcommand::Exec(options) => exec::run(options, inherited, report),
+        Subcommand::Acquire(options) => acquire::run(options, arguments, inherited, report),
+        Subcommand::Renew(options) => renew::run(options, report),
+        Subcommand::Release(options) => release::run(&options, report),
+        Subcommand::Inspect(options) => inspect::run(&options, report),
     })
 }
 
@@ -85,17 +85,19 @@ impl Invocation {
         Self { report, name: None, output, busy: exit::BUSY }
     }
 
-    fn of(command: &Command) -> Self {
-        let (common, name, output, terms) = match command {
-            Command::Exec(it) => (&it.common, Some(&it.terms.name), Output::Human, Some(&it.terms)),
-            Command::Acquire(it) => {
+    fn of(subcommand: &Subcommand) -> Self {
+        let (common, name, output, terms) = match subcommand {
+            Subcommand::Exec(it) => {
+                (&it.common, Some(&it.terms.name), Output::Human, Some(&it.terms))
+            }
+            Subcommand::Acquire(it) => {
                 (&it.common, Some(&it.terms.name), Output::of_acquire(it), Some(&it.terms))
             }
-            Command::Renew(Renew { common, hold, .. })
-            | Command::Release(Release { common, hold, .. }) => {
+            Subcommand::Renew(RenewArgs { common, hold, .. })
+            | Subcommand::Release(ReleaseArgs { common, hold, .. }) => {
                 (common, Some(&hold.name), Output::of(hold.json, false), None)
             }
-            Command::Inspect(it) => {
+            Subcommand::Inspect(it) => {
                 let name = it.subject.as_ref().and_then(Subject::name);
                 (&it.common, name, Output::of(it.json, true), None)
             }

@@ -43,7 +43,7 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
         }
     };
     match cli::parse(&arguments) {
-        Ok(cli) => commands::run(cli.command, &arguments, inherited),
+        Ok(cli) => commands::run(cli.subcommand, &arguments, inherited),
         Err(Unparsed::Help(text)) => commands::help(&text),
         Err(Unparsed::Misuse(fault)) => commands::reject(fault, &arguments),
     }

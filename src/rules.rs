@@ -31,11 +31,11 @@ pub use lock::ending::{Ending, Operator, Reason, variant};
 pub use lock::pattern::{Pattern, Subject};
 pub use lock::view::{CLOSED, HoldState, Holder, ServerTime, State, View, Waiter};
 pub use lock::{
-    ClientInfo, EnclosingHolds, FORMAT, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name,
+    ClientInfo, EnclosingHolds, FORMAT, Fence, HistoryEntry, HoldKind, Id, Key, Label, Mode, Name,
     Outcome, Owner, Prefix, ProcessId, Skipped, Slot, Token,
 };
 pub use loss::LockOutcome;
-pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};
+pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, SortOrder};
 pub use reminders::Reminders;
 pub use request::{
     Answer, Asked, Listed, Listing, Release, Removal, Renewal, Repeatable, Request, Revocation,

@@ -34,7 +34,7 @@ fn decided(
     repeated(attempt_number(), timeout, |attempt| match ask(attempt)? {
         Verdict::Answer(answer) => Ok(Some(answer)),
         Verdict::Again => Ok(None),
-        Verdict::FenceAhead { ahead, .. } => {
+        Verdict::AheadOfClock { ahead, .. } => {
             let ahead = show(ahead);
             let what = format!("last fencing token is {ahead} ahead of the server's clock");
             Err(Failure::misconfigured(what, "check the clock (see man rlock)"))

@@ -7,7 +7,9 @@ mod messages;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::rules::waiter::{End, Event, LAST_QUESTIONS, Note, SHORT_SLEEP, Step, Stop, Waiter};
+use crate::rules::waiter::{
+    LAST_QUESTIONS, Note, SHORT_SLEEP, Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep,
+};
 use anyhow::Context;
 use messages::Messages;
 
@@ -46,55 +48,55 @@ pub(crate) fn acquire(
     // How many waiters were ahead of this one at last.
     let mut ahead = u64::MAX;
     let mut request = request.clone();
-    let (waiter, mut step) = Waiter::new(request.ttl, until);
+    let (waiter, mut step) = WaitMachine::new(request.ttl, until);
     let mut waiter = waiter.with_start_until(end_of(start_limit));
     loop {
         let stops = Some(Interrupter::either(signals.arrival(), needed_by));
         let event = match step {
-            Step::Ask { seen, arrival } => {
+            WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);
                 let sent = Instant::now();
                 let answer = store.acquire(&request, stops);
-                Event::Answered { sent, answer }
+                WaitEvent::Answered { sent, answer }
             }
-            Step::Sleep { at_most, seen } => {
+            WaitStep::Sleep { at_most, seen } => {
                 request.seen = seen;
                 let short = Instant::now() + SHORT_SLEEP;
                 match store.sleep(&request, at_most, stops) {
                     Ok(Some(Asked { sent, answer })) => {
-                        Event::Answered { sent, answer: Ok(answer) }
+                        WaitEvent::Answered { sent, answer: Ok(answer) }
                     }
-                    Ok(None) => Event::Woken(Ok(())),
-                    Err(failure) if Instant::now() < short => Event::CutShort(failure),
-                    Err(failure) => Event::Woken(Err(failure)),
+                    Ok(None) => WaitEvent::Woken(Ok(())),
+                    Err(failure) if Instant::now() < short => WaitEvent::CutShort(failure),
+                    Err(failure) => WaitEvent::Woken(Err(failure)),
                 }
             }
-            Step::Rest { until } => {
+            WaitStep::Rest { until } => {
                 wait(None, stops, until).context("cannot wait")?;
-                Event::Rested
+                WaitEvent::Rested
             }
-            Step::Withdraw(end) => {
+            WaitStep::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
                 if end.is_unanswered() {
                     store.abandon(&request);
-                    Event::Withdrawn(end, Ok(()))
+                    WaitEvent::Withdrawn(end, Ok(()))
                 } else {
-                    request.is_skipped = matches!(end, End::TimedOut(_));
+                    request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
                     let left = store.leave(&request);
                     let in_time = until.is_none_or(|until| Instant::now() < until + LAST_QUESTIONS);
                     let end = match left {
                         Ok(()) if in_time => with_present_view(end, store, &request),
                         _ => end,
                     };
-                    Event::Withdrawn(end, left)
+                    WaitEvent::Withdrawn(end, left)
                 }
             }
-            Step::End(end) => {
+            WaitStep::End(end) => {
                 let begun = messages.begun;
                 drop(messages);
                 let waited = gave_up.unwrap_or_else(Instant::now).since(started);
-                if begun && matches!(end, End::Granted(..)) && report.is_normal() {
+                if begun && matches!(end, WaitEnd::Granted(..)) && report.is_normal() {
                     report.note(format_args!("acquired after {}", show(waited)));
                 }
                 return ended(end, &request, waited, ahead, report);
@@ -115,7 +117,7 @@ pub(crate) fn acquire(
             messages.print(note, now);
         }
         step = next;
-        if matches!(step, Step::Ask { .. } | Step::Sleep { .. } | Step::Rest { .. }) {
+        if matches!(step, WaitStep::Ask { .. } | WaitStep::Sleep { .. } | WaitStep::Rest { .. }) {
             messages.remind(now);
         }
     }
@@ -123,15 +125,15 @@ pub(crate) fn acquire(
 
 /// The end of a wait with the lock as it is now: some servers of a quorum may have been silent since
 /// the last change.
-fn with_present_view(end: End, store: &mut dyn Store, request: &Request) -> End {
+fn with_present_view(end: WaitEnd, store: &mut dyn Store, request: &Request) -> WaitEnd {
     match end {
-        End::TimedOut(view) => End::TimedOut(store.inspect(&request.key).unwrap_or(view)),
+        WaitEnd::TimedOut(view) => WaitEnd::TimedOut(store.inspect(&request.key).unwrap_or(view)),
         end => end,
     }
 }
 
 fn ended(
-    end: End,
+    end: WaitEnd,
     request: &Request,
     waited: Duration,
     ahead: u64,
@@ -139,7 +141,7 @@ fn ended(
 ) -> Result<Acquired, Error> {
     let busy = |view, waited| Error::Busy { view: Box::new(view), asked: request.mode, waited };
     Err(match end {
-        End::Granted(lease, fence, slot) => {
+        WaitEnd::Granted(lease, fence, slot) => {
             let number = match (request.mode, slot) {
                 (Mode::Slots(slots), Some(slot)) => format!(", slot {slot} of {slots}"),
                 _ => String::new(),
@@ -148,22 +150,22 @@ fn ended(
             report.detail(format_args!("acquired after {waited}, fencing token {fence}{number}"));
             return Ok(Acquired { lease, fence, slot });
         }
-        End::Busy(view) => busy(view, None),
-        End::TimedOut(view) => {
+        WaitEnd::Busy(view) => busy(view, None),
+        WaitEnd::TimedOut(view) => {
             let waiter_count = view.waiter_count.min(ahead);
             busy(View { waiter_count, ..view }, Some(waited))
         }
-        End::Nested => {
+        WaitEnd::Nested => {
             Error::Nested { enters: !request.reentrant && request.mode.slots().is_none() }
         }
-        End::Upgrade => Error::Upgrade,
-        End::Ended(why) => Error::Revoked(why),
-        End::Superseded(newer) => Error::Superseded(Box::new(newer)),
-        End::Removed(operator) => Error::Removed(operator),
-        End::Failed(failure) => failure.into(),
+        WaitEnd::Upgrade => Error::Upgrade,
+        WaitEnd::Ended(why) => Error::Revoked(why),
+        WaitEnd::Superseded(newer) => Error::Superseded(Box::new(newer)),
+        WaitEnd::Removed(operator) => Error::Removed(operator),
+        WaitEnd::Failed(failure) => failure.into(),
         // The server has reported a holder that may still hold the lock.
-        End::LostWhileQueued(failure) => failure.if_others(true).into(),
-        End::Stopped(Stop::Signal(signal)) => Error::Stopped(signal),
-        End::Stopped(Stop::ProcessEnded) => Error::ProcessEnded,
+        WaitEnd::LostWhileQueued(failure) => failure.if_others(true).into(),
+        WaitEnd::Stopped(Stop::Signal(signal)) => Error::Stopped(signal),
+        WaitEnd::Stopped(Stop::ProcessEnded) => Error::ProcessEnded,
     })
 }

@@ -4,11 +4,11 @@ use clap::Args;
 
 use super::Common;
 use super::options::{order, replicas};
-use crate::rules::{BoundedDuration, Order, Subject, Timeout, Ttl};
+use crate::rules::{BoundedDuration, SortOrder, Subject, Timeout, Ttl};
 
 #[derive(Args)]
 #[group(skip)]
-pub struct Inspect {
+pub struct InspectArgs {
     #[command(flatten)]
     pub common: Common,
     /// Name of a lock, or a pattern such as 'deploy:*'
@@ -43,7 +43,7 @@ pub struct Inspect {
     /// By default, locks that need attention come first, and locks that are cooling or free come
     /// last. Locks that compare equal are sorted by name.
     #[arg(long, value_name = "ORDER", value_parser = order())]
-    pub(crate) sort: Option<Order>,
+    pub(crate) sort: Option<SortOrder>,
     /// Print one JSON document, even on failure
     ///
     /// With --watch, print one document for each refresh, on a line each.

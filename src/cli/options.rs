@@ -9,8 +9,8 @@ use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, Ty
 
 use crate::report::Verbosity;
 use crate::rules::{
-    BoundedDuration, Label, Name, OnLost, OnUnreachable, Order, Owner, Prefix, Timeout, Token, Ttl,
-    UserMessage,
+    BoundedDuration, Label, Name, OnLost, OnUnreachable, Owner, Prefix, SortOrder, Timeout, Token,
+    Ttl, UserMessage,
 };
 use crate::text::{masked, quoted};
 
@@ -53,12 +53,12 @@ pub(super) fn on_unreachable() -> impl TypedValueParser<Value = OnUnreachable> {
     choice(&[("fail", "", OnUnreachable::Fail), ("run", "", OnUnreachable::Run)])
 }
 
-pub(super) fn order() -> impl TypedValueParser<Value = Order> {
+pub(super) fn order() -> impl TypedValueParser<Value = SortOrder> {
     choice(&[
-        ("age", "Longest held first", Order::Age),
-        ("name", "Alphabetical", Order::Name),
-        ("waiting", "Most waiters first", Order::Waiting),
-        ("lease", "First lease to expire first", Order::Lease),
+        ("age", "Longest held first", SortOrder::Age),
+        ("name", "Alphabetical", SortOrder::Name),
+        ("waiting", "Most waiters first", SortOrder::Waiting),
+        ("lease", "First lease to expire first", SortOrder::Lease),
     ])
 }
 

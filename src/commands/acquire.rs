@@ -14,14 +14,14 @@ use crate::config::{Handover, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::{Kind, Token};
+use crate::rules::{HoldKind, Token};
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::system::poll::Interrupter;
 use crate::text::quoted;
 
 pub(super) fn run(
-    options: cli::Acquire,
+    options: cli::AcquireArgs,
     arguments: &[OsString],
     inherited: Inherited,
     report: &Report,
@@ -30,13 +30,13 @@ pub(super) fn run(
     let handover = Handover::receive(arguments)?;
     let keeper_token = handover.as_ref().map(Handover::token).transpose()?;
     let read_once = handover.map(|it| it.read_once).unwrap_or_default();
-    let cli::Acquire { common, terms, while_pid, .. } = options;
+    let cli::AcquireArgs { common, terms, while_pid, .. } = options;
     let terms = Terms::resolve(&common, terms, read_once)?;
     let watched = while_pid.map(keeper::watchable).transpose()?;
     let (pid, kind) = match while_pid {
-        Some(process) => (process.get(), Kind::WhilePid),
+        Some(process) => (process.get(), HoldKind::WhilePid),
         // Usually a shell, because rlock itself exits.
-        None => (getppid().as_raw(), Kind::Acquire),
+        None => (getppid().as_raw(), HoldKind::Acquire),
     };
     let client = identity::of_process(pid, kind, terms.options.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {

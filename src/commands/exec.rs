@@ -21,7 +21,7 @@ use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
 
 pub(super) fn run(
-    options: cli::Exec,
+    options: cli::ExecArgs,
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
@@ -58,7 +58,7 @@ struct Policies {
 }
 
 impl Policies {
-    fn of(options: &cli::Exec) -> Self {
+    fn of(options: &cli::ExecArgs) -> Self {
         let kill_after = options.kill_after.map(BoundedDuration::get);
         Self {
             group: if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal },

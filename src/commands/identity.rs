@@ -7,25 +7,25 @@ use std::path::Path;
 
 use nix::unistd::getuid;
 
-use crate::rules::{ClientInfo, Kind, Label};
+use crate::rules::{ClientInfo, HoldKind, Label};
 use crate::text::{at_most, printable, shown_program};
 
 /// Describes an exec: this process, and the program that it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     let program = shown_program(program);
     let name = Path::new(&*program).file_name().unwrap_or((*program).as_ref());
-    of(std::process::id(), name.to_string_lossy(), Kind::Exec, label)
+    of(std::process::id(), name.to_string_lossy(), HoldKind::Exec, label)
 }
 
 /// Describes another process that needs the lock.
-pub(super) fn of_process(pid: i32, kind: Kind, label: Option<Label>) -> ClientInfo {
+pub(super) fn of_process(pid: i32, kind: HoldKind, label: Option<Label>) -> ClientInfo {
     // A process can give itself any name, UTF-8 or not.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(name.trim_ascii_end());
     of(pid.unsigned_abs(), name, kind, label)
 }
 
-fn of(pid: u32, command: Cow<'_, str>, kind: Kind, label: Option<Label>) -> ClientInfo {
+fn of(pid: u32, command: Cow<'_, str>, kind: HoldKind, label: Option<Label>) -> ClientInfo {
     ClientInfo { host: host(), user: user(), pid, command: command.into_owned(), kind, label }
 }
 

@@ -12,7 +12,7 @@ use screen::Screen;
 
 use super::output::Document;
 use super::{identity, names, open, output};
-use crate::cli::Inspect;
+use crate::cli::InspectArgs;
 use crate::config::{ReadOnce, Server};
 use crate::error::Error;
 use crate::exit::{self, Exit};
@@ -28,7 +28,7 @@ use crate::store::Store;
 use crate::system::poll::ready;
 use crate::text::cut;
 
-pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
     if options.servers {
         return servers::run(options, report);
     }
@@ -58,7 +58,7 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
 struct Inspection<'a> {
     store: Box<dyn Store>,
     server: &'a Server,
-    options: &'a Inspect,
+    options: &'a InspectArgs,
     /// The lock, if the user named one.
     one: Option<&'a Name>,
     selection: Selection,
@@ -242,7 +242,7 @@ impl Inspection<'_> {
     /// The message for an empty list: `no lock is held under prefix 'rlock:' on
     /// redis.example:6379`.
     fn nothing(&self) -> String {
-        let Inspect { subject, all, attention, older_than, .. } = self.options;
+        let InspectArgs { subject, all, attention, older_than, .. } = self.options;
         let what = match (subject, all, attention, older_than) {
             (None, false, false, None) => "no lock is held",
             (_, _, true, _) => "no lock needs attention",

@@ -32,7 +32,7 @@ use crate::rules::{
 };
 use crate::supervise::keeper_process::listen;
 use crate::supervise::watched::{Watched, field, has_ended};
-use crate::supervise::{Guard, RenewableHold, watch};
+use crate::supervise::{RenewableHold, Upkeep, watch};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Interrupter, Want, Woken, wait};
@@ -173,9 +173,9 @@ pub(super) fn run(
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let Request { key, token, .. } = &request;
     let hold = RenewableHold { key: key.clone(), token: token.clone(), lease: acquired.lease };
-    let guard = Guard::prepare(hold, LossPolicy::DEFAULT, report)?;
+    let upkeep = Upkeep::prepare(hold, LossPolicy::DEFAULT, report)?;
     tell_ready().context("cannot report that the keeper is ready")?;
-    let (store, lock) = watch::run(watched, signals, guard, store, report);
+    let (store, lock) = watch::run(watched, signals, upkeep, store, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,

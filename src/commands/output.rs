@@ -36,7 +36,7 @@ impl Output {
         if json { Self::Json { lists } } else { Self::Human }
     }
 
-    pub(super) fn of_acquire(options: &cli::Acquire) -> Self {
+    pub(super) fn of_acquire(options: &cli::AcquireArgs) -> Self {
         if options.shell { Self::Shell } else { Self::of(options.json, false) }
     }
 

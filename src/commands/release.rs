@@ -3,17 +3,17 @@
 use super::output::{self, Document};
 use super::retry::Retry;
 use super::{open, revoke};
-use crate::cli::Release;
+use crate::cli::ReleaseArgs;
 use crate::config::{self, ReadOnce, Server};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::request;
+use crate::rules::request::Release;
 use crate::rules::{Key, Outcome, Token};
 use crate::store::Store;
 use crate::supervise::keeper_process;
 
-pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(options: &ReleaseArgs, report: &Report) -> Result<Exit, Error> {
     let token = match options.force {
         true => None,
         false => Some(config::token(options.hold.token.clone(), ", or use --force to revoke")?),
@@ -30,15 +30,15 @@ pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
 
 fn release(
     store: &mut dyn Store,
-    options: &Release,
+    options: &ReleaseArgs,
     key: &Key,
     token: &Token,
     report: &Report,
 ) -> Result<Exit, Error> {
     let retry = Retry { pending: "not released", ends: None, signals: None };
     match retry.run(store, report, |store| store.release(key, token, Outcome::Unknown))? {
-        request::Release::NotHeld(why) => Err(Error::NotReleased(why)),
-        request::Release::Released | request::Release::Unknown => {
+        Release::NotHeld(why) => Err(Error::NotReleased(why)),
+        Release::Released | Release::Unknown => {
             keeper_process::wake(token);
             report.detail("released");
             if options.hold.json {

@@ -10,8 +10,8 @@ use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{Renewal, millis, show};
 
-pub(super) fn run(options: cli::Renew, report: &Report) -> Result<Exit, Error> {
-    let cli::Renew { common, ttl, hold } = options;
+pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Error> {
+    let cli::RenewArgs { common, ttl, hold } = options;
     let token = config::token(hold.token, "")?;
     let server = Server::resolve(&common, ttl, 0, ReadOnce::new())?;
     let key = server.key(&hold.name);

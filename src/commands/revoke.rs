@@ -7,13 +7,13 @@ use anyhow::Context;
 use super::output::{self, Document};
 use super::retry::Retry;
 use super::{identity, names};
-use crate::cli::{HoldArgs, Release};
+use crate::cli::{HoldArgs, ReleaseArgs};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
 use crate::rules::{
-    Ending, HoldState, Holder, Id, Instant, Key, Kind, Label, Operator, Prefix, Removal,
+    Ending, HoldKind, HoldState, Holder, Id, Instant, Key, Label, Operator, Prefix, Removal,
     Revocation, ServerTime, State, UserMessage, View, show,
 };
 use crate::store::Store;
@@ -30,7 +30,7 @@ const RETRY: Retry<'_> = Retry { pending: "not revoked", ends: None, signals: No
 /// Revokes all holds, prints the holders, and waits until they are gone.
 pub(super) fn run(
     store: &mut dyn Store,
-    options: &Release,
+    options: &ReleaseArgs,
     prefix: &Prefix,
     key: &Key,
     report: &Report,
@@ -64,7 +64,7 @@ pub(super) fn run(
 /// Revokes one hold and waits until it is gone, or removes one waiter.
 pub(super) fn run_for_one(
     store: &mut dyn Store,
-    options: &Release,
+    options: &ReleaseArgs,
     key: &Key,
     id: &Id,
     report: &Report,
@@ -107,7 +107,7 @@ pub(super) fn run_for_one(
 /// If there are `more`, waits for any other revoked hold too.
 fn finish(
     store: &mut dyn Store,
-    options: &Release,
+    options: &ReleaseArgs,
     key: &Key,
     report: &Report,
     holders: &[Holder],
@@ -190,21 +190,21 @@ fn report_line(HoldArgs { name, json, .. }: &HoldArgs, line: &str) -> Result<(),
 }
 
 /// How to revoke, and the operator with the reason, as stores keep them.
-fn how(options: &Release) -> (Revocation, String) {
+fn how(options: &ReleaseArgs) -> (Revocation, String) {
     let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
     let reason = options.reason.as_ref().map(Label::to_string);
     (revocation, Operator { name: Some(identity::of_operator()), reason }.to_line())
 }
 
 /// What the operator reads about a hold that was revoked and still has the lock.
-fn still_held(holder: &Holder, now: ServerTime, options: &Release) -> String {
+fn still_held(holder: &Holder, now: ServerTime, options: &ReleaseArgs) -> String {
     let (client, end) = (&holder.client, show(holder.deadline.since(now)));
     let wait = match client.kind {
-        Kind::Acquire => format!(
+        HoldKind::Acquire => format!(
             "nothing tells {client}, because it used acquire; waiting up to {end} for its lease to \
              expire"
         ),
-        Kind::Exec | Kind::WhilePid => {
+        HoldKind::Exec | HoldKind::WhilePid => {
             format!("waiting up to {end} for {client} to release the lock")
         }
     };
@@ -213,6 +213,6 @@ fn still_held(holder: &Holder, now: ServerTime, options: &Release) -> String {
 }
 
 /// A command for the user to type, on this lock.
-fn typed(options: &Release, words: &str) -> String {
+fn typed(options: &ReleaseArgs, words: &str) -> String {
     options.common.typed(words, &options.hold.name)
 }

@@ -4,7 +4,7 @@ use super::Inspected;
 use super::json::rfc3339;
 use super::style::Style;
 use crate::rules::{
-    HistoryEntry, HoldState, Holder, Kind, Mode, Operator, Outcome, State, View, show,
+    HistoryEntry, HoldKind, HoldState, Holder, Mode, Operator, Outcome, State, View, show,
 };
 use crate::text::cut;
 
@@ -78,7 +78,7 @@ fn details(holder: &Holder, view: &View) -> Vec<String> {
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
     let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
-    if holder.client.kind == Kind::Acquire && holder.state == HoldState::Held {
+    if holder.client.kind == HoldKind::Acquire && holder.state == HoldState::Held {
         lines.push("  kind     acquire, nothing renews it".into());
     }
     lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));

@@ -7,7 +7,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::rules::lease::{late_after, renewal_interval};
-use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, State, View, show};
+use crate::rules::{ClientInfo, HoldKind, HoldState, Holder, Name, State, View, show};
 use crate::text::quoted;
 
 /// The host that runs `inspect`, and what it looks for.
@@ -80,7 +80,7 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
     let renewed = view.now.since(holder.renewed);
     let lease = holder.deadline.since(holder.renewed);
     // After a plain acquire, the recorded process has ended, and nothing renews the lease.
-    let is_renewed = holder.client.kind != Kind::Acquire;
+    let is_renewed = holder.client.kind != HoldKind::Acquire;
     let (short, long) = match holder.state {
         HoldState::Cooling => return None,
         _ if holder.is_closing() => {

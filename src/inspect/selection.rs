@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Inspected;
-use crate::rules::{Order, State};
+use crate::rules::{SortOrder, State};
 
 /// Which locks to show, and in which order.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Selection {
     /// Without `attention`, only those that have been held for longer.
     pub(crate) older_than: Option<Duration>,
     /// `None` puts those that need attention first, and those that are cooling or free last.
-    pub(crate) order: Option<Order>,
+    pub(crate) order: Option<SortOrder>,
 }
 
 impl Selection {
@@ -25,24 +25,24 @@ impl Selection {
         }
         locks.sort_by(|one, other| {
             let names = one.name.as_str().cmp(other.name.as_str());
-            self.place(one).cmp(&self.place(other)).then(names)
+            self.rank(one).cmp(&self.rank(other)).then(names)
         });
         locks
     }
 
     /// The smaller, the earlier it is shown.
-    fn place(&self, lock: &Inspected) -> u64 {
+    fn rank(&self, lock: &Inspected) -> u64 {
         match self.order {
             // Of the locks that need no attention, those that run now come first.
             None if lock.needs_attention() => 0,
             None => 1 + u64::from(matches!(lock.view.state, State::Cooling | State::Free)),
-            Some(Order::Name) => 0,
+            Some(SortOrder::Name) => 0,
             // Not by age, because each lock was read at another moment. A lock of another tool has
             // no age, and so comes last.
-            Some(Order::Age) => lock.acquired().map_or(u64::MAX, |at| at.0),
-            Some(Order::Waiting) => u64::MAX - lock.view.waiters.len() as u64,
+            Some(SortOrder::Age) => lock.acquired().map_or(u64::MAX, |at| at.0),
+            Some(SortOrder::Waiting) => u64::MAX - lock.view.waiters.len() as u64,
             // Without an expiry, a lease ends last.
-            Some(Order::Lease) => lock.view.ttl.map_or(u64::MAX, |ttl| ttl.as_millis() as u64),
+            Some(SortOrder::Lease) => lock.view.ttl.map_or(u64::MAX, |ttl| ttl.as_millis() as u64),
         }
     }
 }

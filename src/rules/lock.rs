@@ -12,7 +12,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-pub use client_info::{ClientInfo, Kind, Label, ProcessId};
+pub use client_info::{ClientInfo, HoldKind, Label, ProcessId};
 pub use enclosing::EnclosingHolds;
 pub use history::{HistoryEntry, Outcome, Skipped};
 pub use token::{Id, Token};

@@ -42,7 +42,7 @@ pub enum Group {
 
 /// The order of a list of locks. Those that are equal in it are in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SortOrder {
     /// The longest held first.
     Age,
     Name,

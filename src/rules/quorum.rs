@@ -12,7 +12,9 @@ mod removal;
 mod renewal;
 mod votes;
 
-pub use acquisition::{Acquisition, End, MemberRequest, Order, Reply, Step};
+pub use acquisition::{
+    Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Outgoing,
+};
 pub use ask::{Held, Nomination, Proposal, QuorumOp, Vote};
 pub use listing::merge_listings;
 pub use majority::{grace_until, majority};

@@ -97,7 +97,7 @@ pub enum Verdict {
     Again,
     /// A number that orders grants is implausible: it is this far ahead of the server's clock,
     /// which shows `now`.
-    FenceAhead {
+    AheadOfClock {
         ahead: Duration,
         now: ServerTime,
     },

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Failure, Fence, HoldState, Holder, Instant, Kind, Lease, Operator,
-    Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
+    Answer, BackOff, ClientInfo, Failure, Fence, HoldKind, HoldState, Holder, Instant, Lease,
+    Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -32,24 +32,24 @@ pub fn heartbeat(ttl: Duration) -> Duration {
 
 /// What the waiter does next. Every step but the last leads to one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
+pub enum WaitStep {
+    /// Send the request; then `WaitEvent::Answered`. `seen` lists the holders that the waiter has seen.
     /// `arrival` is the ticket from the first answer, if the request supersedes.
     Ask { seen: Option<Seen>, arrival: Option<Ticket> },
-    /// Sleep until the store wakes the waiter; then `Event::Woken`, or `Event::Answered` if the
+    /// Sleep until the store wakes the waiter; then `WaitEvent::Woken`, or `WaitEvent::Answered` if the
     /// store has already asked again. `seen` is as for `Ask`.
     Sleep { at_most: Duration, seen: Option<Seen> },
-    /// Pause without using the store; then `Event::Rested`.
+    /// Pause without using the store; then `WaitEvent::Rested`.
     Rest { until: Instant },
-    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`. If
-    /// `End::is_unanswered`, do not await a reply.
-    Withdraw(End),
+    /// Withdraw the request, so that the wait can end this way; then `WaitEvent::Withdrawn`. If
+    /// `WaitEnd::is_unanswered`, do not await a reply.
+    Withdraw(WaitEnd),
     /// The wait is over.
-    End(End),
+    End(WaitEnd),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum WaitEnd {
     Granted(Lease, Fence, Option<Slot>),
     /// The request does not wait, and the lock is not free.
     Busy(View),
@@ -75,7 +75,7 @@ pub enum Stop {
     ProcessEnded,
 }
 
-impl End {
+impl WaitEnd {
     /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
     pub fn is_unanswered(&self) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl End {
 
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum WaitEvent {
     /// `sent` is the time just before the request was sent.
     Answered {
         sent: Instant,
@@ -99,7 +99,7 @@ pub enum Event {
     /// A failure has ended a sleep within `SHORT_SLEEP`.
     CutShort(Failure),
     /// Without a reply, the request expires on the server.
-    Withdrawn(End, Result<(), Failure>),
+    Withdrawn(WaitEnd, Result<(), Failure>),
 }
 
 /// Something to report to the user.
@@ -123,7 +123,7 @@ pub enum Note {
 
 /// The waiter's state.
 #[derive(Clone, Debug, Hash)]
-pub struct Waiter {
+pub struct WaitMachine {
     ttl: Ttl,
     pub until: Option<Instant>,
     /// Until when to try again before the first answer; `None` if the first failure is final.
@@ -152,10 +152,10 @@ struct Outage {
     back_off: BackOff,
 }
 
-impl Waiter {
+impl WaitMachine {
     /// A waiter for a lease of this length, and its first step. Without `until` it waits
     /// indefinitely, but not for a first answer.
-    pub fn new(ttl: Ttl, until: Option<Instant>) -> (Self, Step) {
+    pub fn new(ttl: Ttl, until: Option<Instant>) -> (Self, WaitStep) {
         let waiter = Self {
             ttl,
             until,
@@ -169,7 +169,7 @@ impl Waiter {
             arrival: None,
             notes: Vec::new(),
         };
-        (waiter, Step::Ask { seen: None, arrival: None })
+        (waiter, WaitStep::Ask { seen: None, arrival: None })
     }
 
     /// Sets another limit for the first answer.
@@ -179,44 +179,54 @@ impl Waiter {
 
     /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the
     /// wait.
-    pub fn on(&mut self, event: Event, stop: Option<Stop>, now: Instant) -> (Vec<Note>, Step) {
+    pub fn on(
+        &mut self,
+        event: WaitEvent,
+        stop: Option<Stop>,
+        now: Instant,
+    ) -> (Vec<Note>, WaitStep) {
         let step = match event {
-            Event::Answered { sent, answer } => self.answered(sent, answer, now),
-            Event::Woken(result) => {
+            WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
+            WaitEvent::Woken(result) => {
                 self.cut_short = None;
                 let is_too_late = self.until.is_some_and(|until| now >= until + LAST_QUESTIONS);
                 match (result, &self.seen) {
                     (Ok(()), Some((_, view))) if is_too_late => {
-                        self.withdraw(End::TimedOut(view.clone()))
+                        self.withdraw(WaitEnd::TimedOut(view.clone()))
                     }
                     (Ok(()), _) => self.ask(now),
                     (Err(failure), _) => self.ride_out(failure, now),
                 }
             }
-            Event::Rested => self.ask(now),
-            Event::CutShort(failure) => self.cut_short(failure, now),
-            Event::Withdrawn(end, Ok(())) => Step::End(end),
-            Event::Withdrawn(end, Err(failure)) => {
+            WaitEvent::Rested => self.ask(now),
+            WaitEvent::CutShort(failure) => self.cut_short(failure, now),
+            WaitEvent::Withdrawn(end, Ok(())) => WaitStep::End(end),
+            WaitEvent::Withdrawn(end, Err(failure)) => {
                 self.notes.push(Note::NotWithdrawn(failure.clone()));
                 // Its last view of the lock was old.
-                let is_lost = matches!(end, End::TimedOut(_)) && failure.is_transient();
-                Step::End(if is_lost { End::LostWhileQueued(failure) } else { end })
+                let is_lost = matches!(end, WaitEnd::TimedOut(_)) && failure.is_transient();
+                WaitStep::End(if is_lost { WaitEnd::LostWhileQueued(failure) } else { end })
             }
         };
         let step = match (stop, step) {
             // The caller releases the lock.
-            (_, step @ Step::End(End::Granted(..))) | (None, step) => step,
-            (Some(stop), Step::End(_)) => Step::End(End::Stopped(stop)),
-            (Some(stop), _) => self.withdraw(End::Stopped(stop)),
+            (_, step @ WaitStep::End(WaitEnd::Granted(..))) | (None, step) => step,
+            (Some(stop), WaitStep::End(_)) => WaitStep::End(WaitEnd::Stopped(stop)),
+            (Some(stop), _) => self.withdraw(WaitEnd::Stopped(stop)),
         };
         (std::mem::take(&mut self.notes), step)
     }
 
-    fn ask(&self, now: Instant) -> Step {
-        Step::Ask { seen: self.seen(now), arrival: self.arrival }
+    fn ask(&self, now: Instant) -> WaitStep {
+        WaitStep::Ask { seen: self.seen(now), arrival: self.arrival }
     }
 
-    fn answered(&mut self, sent: Instant, answer: Result<Answer, Failure>, now: Instant) -> Step {
+    fn answered(
+        &mut self,
+        sent: Instant,
+        answer: Result<Answer, Failure>,
+        now: Instant,
+    ) -> WaitStep {
         self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         // The request stays the same on a new connection, and a granted lock should not stay unused
         // for its TTL.
@@ -234,12 +244,12 @@ impl Waiter {
         }
         match answer {
             Ok(Answer::Granted { fence, slot }) => self.granted(sent, fence, slot, now),
-            Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
-            Ok(Answer::Nested) => self.withdraw(End::Nested),
-            Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
-            Ok(Answer::Ended(why)) => Step::End(End::Ended(why)),
-            Ok(Answer::Superseded(newer)) => Step::End(End::Superseded(newer)),
-            Ok(Answer::Removed(operator)) => Step::End(End::Removed(operator)),
+            Ok(Answer::Busy(view)) => WaitStep::End(WaitEnd::Busy(view)),
+            Ok(Answer::Nested) => self.withdraw(WaitEnd::Nested),
+            Ok(Answer::Upgrade) => self.withdraw(WaitEnd::Upgrade),
+            Ok(Answer::Ended(why)) => WaitStep::End(WaitEnd::Ended(why)),
+            Ok(Answer::Superseded(newer)) => WaitStep::End(WaitEnd::Superseded(newer)),
+            Ok(Answer::Removed(operator)) => WaitStep::End(WaitEnd::Removed(operator)),
             Ok(Answer::Queued { view, position, sleep, arrival, obstacle }) => {
                 if self.arrival.is_none() && arrival.is_some() {
                     // It cancels older requests only now.
@@ -254,10 +264,16 @@ impl Waiter {
     }
 
     /// Accepts a grant, unless its lease expired while the reply was under way.
-    fn granted(&mut self, sent: Instant, fence: Fence, slot: Option<Slot>, now: Instant) -> Step {
+    fn granted(
+        &mut self,
+        sent: Instant,
+        fence: Fence,
+        slot: Option<Slot>,
+        now: Instant,
+    ) -> WaitStep {
         let lease = Lease::new(sent, self.ttl);
         if now < lease.deadline() {
-            return Step::End(End::Granted(lease, fence, slot));
+            return WaitStep::End(WaitEnd::Granted(lease, fence, slot));
         }
         let fault = UserMessage::new("the reply arrived after the lease had expired");
         self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now)
@@ -270,7 +286,7 @@ impl Waiter {
         sleep: Duration,
         obstacle: Option<Failure>,
         now: Instant,
-    ) -> Step {
+    ) -> WaitStep {
         self.has_answered = true;
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         let sleep = sleep.min(left);
@@ -279,13 +295,13 @@ impl Waiter {
             self.notes.push(Note::Queued { view: view.clone(), position, sleep });
         }
         if left.is_zero() {
-            return self.withdraw(obstacle.map_or(End::TimedOut(view), End::Failed));
+            return self.withdraw(obstacle.map_or(WaitEnd::TimedOut(view), WaitEnd::Failed));
         }
         // A view of another tool's key does not show the holders that it displaced.
         if view.state != State::Foreign {
             self.seen = Some((now, view));
         }
-        Step::Sleep { at_most: sleep, seen: self.seen(now) }
+        WaitStep::Sleep { at_most: sleep, seen: self.seen(now) }
     }
 
     /// The holders that this waiter has seen, as far as they may still hold the lock. One that
@@ -294,7 +310,9 @@ impl Waiter {
     fn seen(&self, now: Instant) -> Option<Seen> {
         let (then, view) = self.seen.as_ref()?;
         let left = |holder: &Holder| match (holder.state, holder.client.kind) {
-            (HoldState::Held, Kind::Exec | Kind::WhilePid) => holder.deadline.since(holder.renewed),
+            (HoldState::Held, HoldKind::Exec | HoldKind::WhilePid) => {
+                holder.deadline.since(holder.renewed)
+            }
             _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
         };
         let holders = || view.holders.iter().filter(|holder| !left(holder).is_zero());
@@ -318,7 +336,7 @@ impl Waiter {
     /// Asks again after a failure that may pass, until the limit of this wait: the request stays the
     /// same, the server keeps its position for a while, and a grant that too few replicas have
     /// confirmed is kept. The first failure causes neither a message nor a pause.
-    fn ride_out(&mut self, failure: Failure, now: Instant) -> Step {
+    fn ride_out(&mut self, failure: Failure, now: Instant) -> WaitStep {
         if matches!(failure, Failure::Interrupted { .. }) {
             return self.ask(now);
         }
@@ -326,7 +344,7 @@ impl Waiter {
         let is_in_time = until.map_or(self.has_answered, |until| now < until);
         if !is_in_time || !failure.is_transient() {
             let failure = if until.is_some() { failure.outlasted() } else { failure };
-            let end = if self.has_answered { End::LostWhileQueued } else { End::Failed };
+            let end = if self.has_answered { WaitEnd::LostWhileQueued } else { WaitEnd::Failed };
             return self.withdraw(end(failure));
         }
         let Some(outage) = &mut self.outage else {
@@ -338,12 +356,12 @@ impl Waiter {
             self.notes.push(Note::Away(failure));
         }
         let again = now + outage.back_off.pause();
-        Step::Rest { until: until.map_or(again, |until| until.min(again)) }
+        WaitStep::Rest { until: until.map_or(again, |until| until.min(again)) }
     }
 
     /// Asks again at once if a sleep is cut short for the first time, as after any broken connection,
     /// and after growing pauses if the next one is, too.
-    fn cut_short(&mut self, failure: Failure, now: Instant) -> Step {
+    fn cut_short(&mut self, failure: Failure, now: Instant) -> WaitStep {
         let longest = heartbeat(self.ttl.get()).max(SHORT_SLEEP);
         let begins = BackOff::new(SHORT_SLEEP, longest);
         let Some(cut_short) = &mut self.cut_short else {
@@ -357,12 +375,12 @@ impl Waiter {
         if !std::mem::replace(&mut cut_short.is_noted, true) {
             self.notes.push(Note::Polling(failure, longest));
         }
-        Step::Rest { until: self.until.map_or(again, |until| until.min(again)) }
+        WaitStep::Rest { until: self.until.map_or(again, |until| until.min(again)) }
     }
 
     /// Ends the wait. If the server may have the request, withdraws it first.
-    fn withdraw(&self, end: End) -> Step {
-        if self.maybe_queued { Step::Withdraw(end) } else { Step::End(end) }
+    fn withdraw(&self, end: WaitEnd) -> WaitStep {
+        if self.maybe_queued { WaitStep::Withdraw(end) } else { WaitStep::End(end) }
     }
 }
 

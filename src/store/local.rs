@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use clock::Clock;
 pub use directory::Directory;
-use file::{LockFile, Purpose};
+use file::{Access, LockFile};
 use folder::Folder;
 use mailbox::Mailbox;
 
@@ -67,7 +67,7 @@ impl Local {
     fn open(
         &mut self,
         key: &Key,
-        purpose: Purpose,
+        purpose: Access,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<LockFile>, Failure> {
         let clock = self.clock()?;
@@ -80,7 +80,7 @@ impl Local {
     fn change<T>(
         &mut self,
         key: &Key,
-        purpose: Purpose,
+        purpose: Access,
         interrupt: Interrupt<'_>,
         act: impl FnOnce(&mut Lock, u64) -> T,
         keep_mail: impl FnOnce(&mut Self, &Arc<Folder>, &T) -> Result<(), Failure>,
@@ -92,7 +92,7 @@ impl Local {
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks(now);
-        let folder = file.place.folder.clone();
+        let folder = file.paths.folder.clone();
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &folder, &answer)?;
         let woken = std::mem::take(&mut file.lock.mail);
@@ -127,7 +127,7 @@ impl Local {
     }
 
     fn act<T>(&mut self, key: &Key, act: impl FnOnce(&mut Lock, u64) -> T) -> Result<T, Failure> {
-        self.change(key, Purpose::Change, None, act, |_, _, _| Ok(()))
+        self.change(key, Access::Change, None, act, |_, _, _| Ok(()))
     }
 }
 
@@ -140,7 +140,7 @@ impl Store for Local {
         let answer = decided(PATIENCE * self.io_timeout, |attempt| {
             self.change(
                 &request.key,
-                Purpose::Create,
+                Access::Create,
                 interrupt,
                 |lock, now| lock.at(now).acquire(request, attempt),
                 |this, folder, verdict| this.keep_mailbox(folder, token, verdict),
@@ -181,7 +181,7 @@ impl Store for Local {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
         let renew = |lock: &mut Lock, now| lock.at(now).renew(token, ttl);
-        Ok(match self.change(key, Purpose::Change, interrupt, renew, |_, _, _| Ok(()))? {
+        Ok(match self.change(key, Access::Change, interrupt, renew, |_, _, _| Ok(()))? {
             Renewal::NotHeld(why) => Renewal::NotHeld(why.in_files()),
             renewed @ Renewal::Renewed { .. } => renewed,
         })
@@ -229,7 +229,7 @@ impl Store for Local {
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        let file = self.open(key, Purpose::Inspect, None)?;
+        let file = self.open(key, Access::Inspect, None)?;
         Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.inspect()))
     }
 

@@ -29,7 +29,7 @@ const NAMES: usize = 100_000;
 
 /// How clients will use the servers.
 #[derive(Clone)]
-pub struct Terms {
+pub struct ClientSettings {
     pub prefix: Prefix,
     pub io_timeout: Duration,
     pub ttl: Ttl,
@@ -51,28 +51,28 @@ impl Location {
     /// # Errors
     ///
     /// One line for the user: a TLS file cannot be used, or a thread cannot be started.
-    pub fn survey(&self, terms: &Terms) -> Result<Survey, String> {
-        let terms = terms.clone();
+    pub fn survey(&self, settings: &ClientSettings) -> Result<Survey, String> {
+        let settings = settings.clone();
         let is_quorum = matches!(self, Self::Quorum(_));
-        let (ttl, min_replicas) = (terms.ttl, terms.min_replicas);
+        let (ttl, min_replicas) = (settings.ttl, settings.min_replicas);
         let servers = match self {
             Self::Server(server) => {
-                vec![of_server(server.clone(), Role::Server, None, &[ALL_SLOTS], &terms)?]
+                vec![of_server(server.clone(), Role::Server, None, &[ALL_SLOTS], &settings)?]
             }
             Self::Quorum(servers) => at_once(servers.clone(), move |server| {
-                of_server(server, Role::Server, Some(Probe::Run), &[ALL_SLOTS], &terms)
+                of_server(server, Role::Server, Some(Probe::Run), &[ALL_SLOTS], &settings)
             })?,
             Self::Sentinels(Sentinels { sentinels, service, master }) => {
                 let (service, master) = (service.clone(), master.clone());
                 let ask = move |node: &mut Node, server: &mut Server| {
                     of_service(node, server, &service, &master)
                 };
-                of_masters(sentinels, [Role::Sentinel, Role::Server], terms, ask)?
+                of_masters(sentinels, [Role::Sentinel, Role::Server], settings, ask)?
             }
             Self::Cluster(nodes) => {
-                of_masters(nodes, [Role::Node; 2], terms, |node, _| of_cluster(node))?
+                of_masters(nodes, [Role::Node; 2], settings, |node, _| of_cluster(node))?
             }
-            Self::Local(directory) => vec![of_directory(directory, &terms)],
+            Self::Local(directory) => vec![of_directory(directory, &settings)],
         };
         Ok(Survey { servers, is_quorum, ttl, min_replicas })
     }
@@ -99,13 +99,13 @@ fn of_server(
     role: Role,
     probe: Option<Probe>,
     slots: &[Slots],
-    terms: &Terms,
+    settings: &ClientSettings,
 ) -> Result<Server, String> {
     let mut server = Server::new(&address, role);
     let database = address.database;
-    let node = Node::new(address, terms.io_timeout, probe);
-    let mut store = RedisStore::new(node, database, terms.min_replicas);
-    if let Some(key) = free_key(&terms.prefix, slots) {
+    let node = Node::new(address, settings.io_timeout, probe);
+    let mut store = RedisStore::new(node, database, settings.min_replicas);
+    if let Some(key) = free_key(&settings.prefix, slots) {
         let tokens = exercise(&mut server, &mut store, &key);
         let node = &mut store.topology;
         if server.failure.is_none() {
@@ -133,7 +133,7 @@ fn of_server(
         }
     }
     facts::of_server(&mut store.topology, &mut server);
-    add_route(&mut server, &store.topology.address, terms.io_timeout);
+    add_route(&mut server, &store.topology.address, settings.io_timeout);
     Ok(server)
 }
 
@@ -154,10 +154,10 @@ fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
 fn of_masters(
     seeds: &[Address],
     [role, of_master]: [Role; 2],
-    terms: Terms,
+    settings: ClientSettings,
     ask: impl Fn(&mut Node, &mut Server) -> Result<Masters, Failure> + Clone + Send + 'static,
 ) -> Result<Vec<Server>, String> {
-    let timeout = terms.io_timeout;
+    let timeout = settings.io_timeout;
     let asked = at_once(seeds.to_vec(), move |address| {
         let mut server = Server::new(&address, role);
         let mut node = Node::new(address, timeout, None);
@@ -180,8 +180,9 @@ fn of_masters(
     let is_listed = |it: &Server| has_failed(it) && !masters.contains_key(&it.name);
     servers.retain(|server| role == Role::Sentinel || is_listed(server));
     let probe = (role == Role::Sentinel).then_some(Probe::Role);
-    let look =
-        move |(address, slots): (_, Vec<_>)| of_server(address, of_master, probe, &slots, &terms);
+    let look = move |(address, slots): (_, Vec<_>)| {
+        of_server(address, of_master, probe, &slots, &settings)
+    };
     servers.extend(at_once(masters.into_values().collect(), look)?);
     Ok(servers)
 }
@@ -209,7 +210,7 @@ fn of_cluster(node: &mut Node) -> Result<Masters, Failure> {
     masters.into_iter().map(named).collect()
 }
 
-fn of_directory(directory: &Directory, terms: &Terms) -> Server {
+fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
     let shown = format!("local:{}", directory.path().display());
     let mut server = Server::new(shown, Role::Directory);
     if directory.is_chosen_but_missing() {
@@ -217,12 +218,12 @@ fn of_directory(directory: &Directory, terms: &Terms) -> Server {
         server.failure = Some(fault.with_remedy("create it, or correct the URL"));
         return server;
     }
-    let mut store = Local::new(directory.clone(), terms.io_timeout);
-    if let Some(key) = free_key(&terms.prefix, &[ALL_SLOTS]) {
+    let mut store = Local::new(directory.clone(), settings.io_timeout);
+    if let Some(key) = free_key(&settings.prefix, &[ALL_SLOTS]) {
         exercise(&mut server, &mut store, &key);
         step(&mut server, "list", || {
             let one = Pattern::new(&Pattern::escape(key.as_str())).ok();
-            store.list(&terms.prefix, one.as_ref(), false).map(|_| ())
+            store.list(&settings.prefix, one.as_ref(), false).map(|_| ())
         });
         step(&mut server, "clean up", || directory.forget(&key));
     }

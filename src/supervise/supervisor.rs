@@ -10,8 +10,8 @@ use super::child::Child;
 use super::command::{Command, not_started};
 use super::descendants::Descendants;
 use super::group::OwnGroup;
-use super::guard::Guard;
 use super::renewer::RenewableHold;
+use super::upkeep::Upkeep;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -47,14 +47,14 @@ pub(crate) fn run(
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
     let token = hold.token.clone();
-    let mut guard = match Guard::prepare(hold, loss_policy, report) {
-        Ok(guard) => guard,
+    let mut upkeep = match Upkeep::prepare(hold, loss_policy, report) {
+        Ok(upkeep) => upkeep,
         Err(error) => return (Some(store), Err(error)),
     };
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
         let descendants = Descendants::adopt(token, leader)?;
-        let stop_at = guard.machine.stop_at();
+        let stop_at = upkeep.machine.stop_at();
         let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
         Ok((descendants, child))
     });
@@ -63,17 +63,17 @@ pub(crate) fn run(
         Err(why) => return (Some(store), Err(not_started(why, command))),
     };
     let mut report = report.clone();
-    report.due = guard.machine.wake_at();
-    guard.renew(store, |problem| report.warn(problem));
+    report.due = upkeep.machine.wake_at();
+    upkeep.renew(store, |problem| report.warn(problem));
     let on_lost = loss_policy.on_lost;
-    Supervisor { child, descendants, guard, signals, report, on_lost, late: None }.run()
+    Supervisor { child, descendants, upkeep, signals, report, on_lost, late: None }.run()
 }
 
 /// The state of one run.
 struct Supervisor<'a> {
     child: Child<'a>,
     descendants: Descendants,
-    guard: Guard,
+    upkeep: Upkeep,
     signals: &'a mut Signals,
     report: Report,
     on_lost: OnLost,
@@ -86,10 +86,10 @@ impl Supervisor<'_> {
         if over.is_err() {
             self.kill();
         }
-        let (lock, late, lease) = (self.guard.lock, self.late, self.guard.machine.lease());
+        let (lock, late, lease) = (self.upkeep.lock, self.late, self.upkeep.machine.lease());
         // The lease is renewed until the command is gone, because only then may it be released.
         let reaped = self.child.reap();
-        let store = self.guard.end();
+        let store = self.upkeep.end();
         let ending = over
             .map_err(|error| Error::system("cannot wait for events", error))
             .and(reaped.map_err(|error| Error::system("cannot wait for the command", error)));
@@ -105,7 +105,7 @@ impl Supervisor<'_> {
             for event in events {
                 self.handle(event);
             }
-            let machine = &self.guard.machine;
+            let machine = &self.upkeep.machine;
             if machine.awaits_descendants()
                 && self.descendants.are_gone(
                     &self.child,
@@ -115,7 +115,7 @@ impl Supervisor<'_> {
             {
                 self.handle(Event::DescendantsGone);
             }
-            if self.guard.machine.is_over() {
+            if self.upkeep.machine.is_over() {
                 return Ok(());
             }
             events = self.next_events()?;
@@ -124,7 +124,7 @@ impl Supervisor<'_> {
 
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
         let at_once = self.signals.has_kept().then(Instant::now);
-        let (mut events, signaled) = self.guard.next_events(self.signals, None, at_once)?;
+        let (mut events, signaled) = self.upkeep.next_events(self.signals, None, at_once)?;
         if signaled || at_once.is_some() {
             events.extend(self.signal_events());
         }
@@ -166,8 +166,8 @@ impl Supervisor<'_> {
 
     fn handle(&mut self, event: Event) {
         self.describe(&event);
-        let actions = self.guard.on(event);
-        self.report.due = self.guard.machine.wake_at();
+        let actions = self.upkeep.on(event);
+        self.report.due = self.upkeep.machine.wake_at();
         for action in actions {
             self.perform(action);
         }
@@ -188,7 +188,7 @@ impl Supervisor<'_> {
     fn perform(&mut self, action: Action) {
         match action {
             Action::Stop(signal) => {
-                self.guard.stop(signal, self.signals);
+                self.upkeep.stop(signal, self.signals);
                 self.handle(Event::Resumed);
             }
             Action::Continue => self.child.resume(),
@@ -214,7 +214,7 @@ impl Supervisor<'_> {
             }
             Action::Terminate => {
                 self.descendants
-                    .terminate(&mut self.child, self.guard.machine.search_until(Instant::now()));
+                    .terminate(&mut self.child, self.upkeep.machine.search_until(Instant::now()));
             }
             Action::Kill => self.kill(),
         }

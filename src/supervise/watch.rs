@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::guard::Guard;
+use super::upkeep::Upkeep;
 use super::watched::{Watched, has_ended};
 use crate::error::Error;
 use crate::report::Report;
@@ -22,20 +22,20 @@ const CHECK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) fn run(
     watched: Watched,
     signals: Signals,
-    mut guard: Guard,
+    mut upkeep: Upkeep,
     store: Box<dyn Store>,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
     let mut report = report.clone();
-    report.due = guard.machine.wake_at();
-    guard.renew(store, |problem| watched.warn(&report, problem));
-    let mut watcher = Watcher { watched, signals, guard, report };
+    report.due = upkeep.machine.wake_at();
+    upkeep.renew(store, |problem| watched.warn(&report, problem));
+    let mut watcher = Watcher { watched, signals, upkeep, report };
     let over = watcher.run_to_the_end();
     if over.is_err() {
         watcher.watched.kill(&watcher.report);
     }
-    let lock = watcher.guard.lock;
-    let store = watcher.guard.end();
+    let lock = watcher.upkeep.lock;
+    let store = watcher.upkeep.end();
     match over {
         Ok(Over::Released) => (None, Ok(LockOutcome::Kept)),
         Ok(Over::Ended) => (store, Ok(lock)),
@@ -55,7 +55,7 @@ enum Over {
 struct Watcher {
     watched: Watched,
     signals: Signals,
-    guard: Guard,
+    upkeep: Upkeep,
     report: Report,
 }
 
@@ -70,7 +70,7 @@ impl Watcher {
                 }
                 self.handle(event);
             }
-            if self.guard.machine.is_over() {
+            if self.upkeep.machine.is_over() {
                 return Ok(Over::Ended);
             }
             events = match self.awaited_end() {
@@ -81,9 +81,9 @@ impl Watcher {
     }
 
     fn handle(&mut self, event: Event) {
-        let actions = self.guard.on(event);
+        let actions = self.upkeep.on(event);
         // If the process must be killed at once, its stderr has only a moment.
-        self.report.due = self.guard.machine.wake_at().or(Some(Instant::now() + CHECK_EVERY));
+        self.report.due = self.upkeep.machine.wake_at().or(Some(Instant::now() + CHECK_EVERY));
         // Before the process is stopped, because a process that has ended has no stderr.
         for loss in actions.iter().filter_map(Action::loss) {
             self.watched.report_loss(&self.report, loss);
@@ -98,7 +98,7 @@ impl Watcher {
                     self.watched.warn(&self.report, &what);
                 }
                 Action::Terminate => {
-                    self.watched.terminate(self.guard.machine.search_until(Instant::now()));
+                    self.watched.terminate(self.upkeep.machine.search_until(Instant::now()));
                 }
                 Action::Kill => self.watched.kill(&self.report),
                 // The process handles its own terminal and signals.
@@ -109,7 +109,7 @@ impl Watcher {
 
     /// The end that the machine awaits, if it has come.
     fn awaited_end(&self) -> Option<Event> {
-        if self.guard.machine.awaits_descendants() {
+        if self.upkeep.machine.awaits_descendants() {
             self.watched.is_gone().then_some(Event::DescendantsGone)
         } else {
             has_ended(self.watched.process()).then_some(Event::Ended)
@@ -117,14 +117,14 @@ impl Watcher {
     }
 
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
-        let (end, check_at) = match self.guard.machine.awaits_descendants() {
+        let (end, check_at) = match self.upkeep.machine.awaits_descendants() {
             true => (None, Some(Instant::now() + CHECK_EVERY)),
             false => (Some(self.watched.process()), None),
         };
-        let (events, signaled) = self.guard.next_events(&self.signals, end, check_at)?;
+        let (events, signaled) = self.upkeep.next_events(&self.signals, end, check_at)?;
         if signaled {
             self.signals.pending();
-            self.guard.hurry();
+            self.upkeep.hurry();
         }
         Ok(events)
     }

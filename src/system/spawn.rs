@@ -59,7 +59,7 @@ pub(crate) fn spawn(
     let in_child = || {
         runs.store(true, Ordering::Relaxed);
         let failed = match prepare(parent, group, &discarded, inherited, stop_at) {
-            Ok(()) => FailedStep { step: Step::Exec, errno: program.exec() },
+            Ok(()) => FailedStep { step: SpawnStep::Exec, errno: program.exec() },
             Err(failed) => failed,
         };
         runs.store(false, Ordering::Relaxed);
@@ -95,25 +95,29 @@ fn prepare(
 ) -> Result<(), FailedStep> {
     let failed = |step| move |errno| FailedStep { step, errno };
     if let Some(group) = group {
-        setpgid(Pid::from_raw(0), group).map_err(failed(Step::JoinGroup))?;
+        setpgid(Pid::from_raw(0), group).map_err(failed(SpawnStep::JoinGroup))?;
     }
     // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have
     // died before this call, which the check of the parent detects.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(Step::DieWithRlock))?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(SpawnStep::DieWithRlock))?;
     if getppid() != parent {
-        return Err(failed(Step::DieWithRlock)(Errno::ESRCH));
+        return Err(failed(SpawnStep::DieWithRlock)(Errno::ESRCH));
     }
     // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
     // rlock too, which waits for the exec.
     discarded.store(signals::discard_arrived(), Ordering::Relaxed);
-    inherited.restore().map_err(failed(Step::RestoreSignals))?;
+    inherited.restore().map_err(failed(SpawnStep::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
-    if Instant::now() < stop_at { Ok(()) } else { Err(failed(Step::BeInTime)(Errno::ETIMEDOUT)) }
+    if Instant::now() < stop_at {
+        Ok(())
+    } else {
+        Err(failed(SpawnStep::BeInTime)(Errno::ETIMEDOUT))
+    }
 }
 
 /// What the new process does before it becomes the program, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum SpawnStep {
     JoinGroup,
     DieWithRlock,
     RestoreSignals,
@@ -121,14 +125,14 @@ enum Step {
     Exec,
 }
 
-impl Step {
+impl SpawnStep {
     const ALL: [Self; 5] =
         [Self::JoinGroup, Self::DieWithRlock, Self::RestoreSignals, Self::BeInTime, Self::Exec];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FailedStep {
-    step: Step,
+    step: SpawnStep,
     errno: Errno,
 }
 
@@ -146,7 +150,7 @@ impl FailedStep {
         let mut number = [0; size_of::<c_int>()];
         pipe.read_exact(&mut number).ok()?;
         let number = c_int::from_ne_bytes(number);
-        let step = *Step::ALL.get(usize::try_from(number >> BITS_OF_ERRNO).ok()?)?;
+        let step = *SpawnStep::ALL.get(usize::try_from(number >> BITS_OF_ERRNO).ok()?)?;
         let errno = Errno::from_raw(number & ((1 << BITS_OF_ERRNO) - 1));
         Some(Self { step, errno })
     }
@@ -155,11 +159,11 @@ impl FailedStep {
 impl From<FailedStep> for NotStarted {
     fn from(FailedStep { step, errno }: FailedStep) -> Self {
         match step {
-            Step::JoinGroup => Self::System(failed("setpgid", errno)),
-            Step::DieWithRlock => Self::System(failed("prctl", errno)),
-            Step::RestoreSignals => Self::System(failed("rt_sigaction", errno)),
-            Step::BeInTime => Self::TooLate,
-            Step::Exec => Self::Exec(errno.into()),
+            SpawnStep::JoinGroup => Self::System(failed("setpgid", errno)),
+            SpawnStep::DieWithRlock => Self::System(failed("prctl", errno)),
+            SpawnStep::RestoreSignals => Self::System(failed("rt_sigaction", errno)),
+            SpawnStep::BeInTime => Self::TooLate,
+            SpawnStep::Exec => Self::Exec(errno.into()),
         }
     }
 }

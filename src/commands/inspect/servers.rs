@@ -1,7 +1,7 @@
 //! `rlock inspect --servers`: whether the servers can keep the promises.
 
 use super::screen::Screen;
-use crate::cli::Inspect;
+use crate::cli::InspectArgs;
 use crate::commands::output::{self, Document};
 use crate::config::{ReadOnce, Server, lease};
 use crate::error::Error;
@@ -10,14 +10,14 @@ use crate::inspect::servers::{documents, list, table};
 use crate::report::Report;
 use crate::rules::servers::findings;
 use crate::rules::{Failure, show};
-use crate::store::survey::Terms;
+use crate::store::survey::ClientSettings;
 
-pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
     let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
     let server = Server::resolve(&options.common, Some(ttl), min_replicas, ReadOnce::new())?;
     report.detail(format_args!("using {server}"));
     let Server { location, prefix, io_timeout, .. } = server;
-    let survey = location.survey(&Terms { prefix, io_timeout, ttl, min_replicas });
+    let survey = location.survey(&ClientSettings { prefix, io_timeout, ttl, min_replicas });
     let survey = survey.map_err(|what| Error::Config(what.into()))?;
     for server in &survey.servers {
         for (step, took) in

@@ -47,7 +47,7 @@ impl From<OsString> for Label {
 /// Which command requested a hold, and therefore what renews it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum HoldKind {
     /// `exec` renews it.
     Exec,
     /// Only the script that acquired it can renew it.
@@ -57,7 +57,7 @@ pub enum Kind {
     WhilePid,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for HoldKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -93,7 +93,7 @@ pub struct ClientInfo {
     pub pid: u32,
     /// The name of the program, without its arguments, which may contain secrets.
     pub command: String,
-    pub kind: Kind,
+    pub kind: HoldKind,
     pub label: Option<Label>,
 }
 

@@ -55,7 +55,7 @@ impl Transaction<'_> {
     pub fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
         if self.is_ahead(furthest) {
             let ahead = Duration::from_millis(self.millis_ahead(furthest));
-            return Break(Verdict::FenceAhead { ahead, now: ServerTime(self.now) });
+            return Break(Verdict::AheadOfClock { ahead, now: ServerTime(self.now) });
         }
         Continue(())
     }

@@ -46,7 +46,7 @@ const NOMINATION_LASTS: Duration = Duration::from_secs(1);
 
 /// Something to send to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct Outgoing {
     pub member: usize,
     /// Returned with the reply.
     pub round: u64,
@@ -62,12 +62,12 @@ pub enum MemberRequest {
 
 /// What a member replied.
 #[derive(Clone, Debug, Hash)]
-pub enum Reply {
+pub enum MemberAnswer {
     Proposed(Proposal),
     Answer(Answer),
     /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
     /// shows this time.
-    Behind(Duration, ServerTime),
+    AheadOfClock(Duration, ServerTime),
     /// A message, if the member nominates the request. `None` for any other message, or if the time
     /// has passed.
     Heard(Option<Nomination>),
@@ -76,15 +76,15 @@ pub enum Reply {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum AttemptStep {
     /// Wait for a reply, until this time.
     Wait(Instant),
-    End(End),
+    End(AttemptEnd),
 }
 
 /// The end of an attempt, or of a sleep between two attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum AttemptEnd {
     Granted(Held),
     Queued {
         view: View,
@@ -102,7 +102,7 @@ pub enum End {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum AttemptPhase {
     Proposing {
         since: Instant,
         majority_at: Option<Instant>,
@@ -136,7 +136,7 @@ pub struct Acquisition {
     pub members: Members,
     /// The ticket on which a majority agreed.
     pub ticket: Option<Ticket>,
-    pub phase: Phase,
+    pub phase: AttemptPhase,
     pub round: u64,
     /// When this attempt began.
     pub started: Instant,
@@ -146,7 +146,7 @@ pub struct Acquisition {
     /// A number below 2^16 that differs between requests: two that outbid each other leap differently.
     pub share: u64,
     /// What to send to the members now.
-    orders: Vec<Order>,
+    outgoing: Vec<Outgoing>,
 }
 
 impl Acquisition {
@@ -163,30 +163,32 @@ impl Acquisition {
             majority: majority(members),
             members: Members::new(members),
             ticket: None,
-            phase: Phase::Ended,
+            phase: AttemptPhase::Ended,
             round: 0,
             started: now,
             undecided: UNDECIDED,
             has_met: false,
             share: hasher.finish() >> 48,
-            orders: Vec::new(),
+            outgoing: Vec::new(),
         }
     }
 
-    pub fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    pub fn begin(&mut self, now: Instant) -> (Vec<Outgoing>, AttemptStep) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
         match self.may_commit(now) {
-            Some(slot) if matches!(self.phase, Phase::Resting { .. }) => self.commit(slot, now),
+            Some(slot) if matches!(self.phase, AttemptPhase::Resting { .. }) => {
+                self.commit(slot, now)
+            }
             _ => self.propose(now),
         }
         self.progress(now)
     }
 
     /// Begins a sleep between two attempts, until `until` or until an attempt may succeed.
-    pub fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
-        self.phase = Phase::Resting { until };
+    pub fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Outgoing>, AttemptStep) {
+        self.phase = AttemptPhase::Resting { until };
         for member in 0..self.members.0.len() {
-            self.settle_down(member, now);
+            self.let_listen(member, now);
         }
         self.progress(now)
     }
@@ -196,18 +198,18 @@ impl Acquisition {
         &mut self,
         member: usize,
         round: u64,
-        reply: Reply,
+        reply: MemberAnswer,
         run: Option<Run>,
         now: Instant,
-    ) -> (Vec<Order>, Step) {
+    ) -> (Vec<Outgoing>, AttemptStep) {
         let Some(state) = self.members.0.get_mut(member) else {
-            return (Vec::new(), Step::Wait(now));
+            return (Vec::new(), AttemptStep::Wait(now));
         };
         let before = state.under_way.take();
         state.run = run.or(state.run.take());
         let (mut is_news, mut is_stale, mut answered) = (false, false, round);
         match reply {
-            Reply::Heard(nominated) => {
+            MemberAnswer::Heard(nominated) => {
                 (is_news, state.is_deaf) = (nominated.is_none(), false);
                 if let (LastReply::Proposed(proposal), true) =
                     (&mut state.last_reply, nominated.is_some())
@@ -215,10 +217,10 @@ impl Acquisition {
                     (proposal.nominated, proposal.sleep) = (nominated, NOMINATION_LASTS);
                 }
             }
-            Reply::Proposed(proposal) => {
+            MemberAnswer::Proposed(proposal) => {
                 (state.ticket, state.clock) = (Some(proposal.ticket), Some(proposal.view.now));
                 // A late answer with the agreed ticket is as good as a new one.
-                let is_proposing = matches!(self.phase, Phase::Proposing { .. });
+                let is_proposing = matches!(self.phase, AttemptPhase::Proposing { .. });
                 let is_agreed = self.ticket.is_none_or(|ticket| ticket == proposal.ticket);
                 is_stale = !is_agreed && round != self.round;
                 if is_proposing && is_agreed {
@@ -226,36 +228,36 @@ impl Acquisition {
                 }
                 (state.last_reply, state.round) = (LastReply::Proposed(proposal), answered);
             }
-            Reply::Answer(Answer::Granted { fence, slot }) => {
+            MemberAnswer::Answer(Answer::Granted { fence, slot }) => {
                 (state.last_reply, state.round) = (LastReply::Granted((fence, slot)), round);
             }
-            Reply::Answer(answer) => {
+            MemberAnswer::Answer(answer) => {
                 (state.last_reply, state.round) = (LastReply::Refused(answer), round)
             }
-            Reply::Behind(by, clock) => {
+            MemberAnswer::AheadOfClock(by, clock) => {
                 // It may accept the ticket on which the members have agreed since.
                 is_stale = round != self.round;
                 state.clock = Some(clock);
-                (state.last_reply, state.round) = (LastReply::Behind(by), round);
+                (state.last_reply, state.round) = (LastReply::AheadOfClock(by), round);
             }
-            Reply::Failed(failure) => {
+            MemberAnswer::Failed(failure) => {
                 // A member that does not let a request listen would end each sleep at once.
                 is_news = before == Some(UnderWay::Listening) && !replace(&mut state.is_deaf, true);
                 (state.last_reply, state.round) = (LastReply::Failed(failure), round);
             }
         }
         match self.phase {
-            Phase::Resting { until } => {
+            AttemptPhase::Resting { until } => {
                 let until = if is_news { now } else { until };
-                self.phase = Phase::Resting { until };
+                self.phase = AttemptPhase::Resting { until };
                 match is_stale {
                     // Until the member knows the agreed ticket, it may keep other requests out.
                     true => self.ask_to_propose(member),
-                    false => self.settle_down(member, now),
+                    false => self.let_listen(member, now),
                 }
             }
-            Phase::Proposing { .. } if answered != self.round => self.ask_to_propose(member),
-            Phase::Committing { .. } if answered != self.round => self.ask_to_commit(member),
+            AttemptPhase::Proposing { .. } if answered != self.round => self.ask_to_propose(member),
+            AttemptPhase::Committing { .. } if answered != self.round => self.ask_to_commit(member),
             _ => {}
         }
         self.progress(now)
@@ -270,31 +272,35 @@ impl Acquisition {
     pub fn may_be_known(&self) -> bool {
         self.ticket.is_some()
             || self.members.iter().any(|state| state.ticket.is_some())
-            || self.votes().fate() != Delivery::NotSent
+            || self.votes().delivery() != Delivery::NotSent
     }
 
     /// Handles that the time of the last step has come.
-    pub fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    pub fn progress(&mut self, now: Instant) -> (Vec<Outgoing>, AttemptStep) {
         let step = self.advance(now);
-        (std::mem::take(&mut self.orders), step)
+        (std::mem::take(&mut self.outgoing), step)
     }
 
-    fn advance(&mut self, now: Instant) -> Step {
+    fn advance(&mut self, now: Instant) -> AttemptStep {
         loop {
             let next = match self.phase {
-                Phase::Proposing { since, majority_at } => self.proposing(since, majority_at, now),
-                Phase::Committing { .. } => self.committing(now),
-                Phase::Pausing { until } if now < until => Some(Step::Wait(until)),
-                Phase::Pausing { .. } => {
+                AttemptPhase::Proposing { since, majority_at } => {
+                    self.proposing(since, majority_at, now)
+                }
+                AttemptPhase::Committing { .. } => self.committing(now),
+                AttemptPhase::Pausing { until } if now < until => Some(AttemptStep::Wait(until)),
+                AttemptPhase::Pausing { .. } => {
                     self.propose(now);
                     None
                 }
-                Phase::Resting { until } => Some(self.resting(until, now)),
-                Phase::Ended => Some(Step::Wait(now)),
+                AttemptPhase::Resting { until } => Some(self.resting(until, now)),
+                AttemptPhase::Ended => Some(AttemptStep::Wait(now)),
             };
             if let Some(step) = next {
-                if matches!(step, Step::End(_)) && !matches!(self.phase, Phase::Resting { .. }) {
-                    self.phase = Phase::Ended;
+                if matches!(step, AttemptStep::End(_))
+                    && !matches!(self.phase, AttemptPhase::Resting { .. })
+                {
+                    self.phase = AttemptPhase::Ended;
                 }
                 return step;
             }
@@ -310,7 +316,11 @@ impl Acquisition {
         if state.under_way.is_none() {
             let commits = matches!(part, QuorumOp::Commit(..));
             state.under_way = Some(if commits { UnderWay::Commit } else { UnderWay::Propose });
-            self.orders.push(Order { member, round: self.round, what: MemberRequest::Ask(part) });
+            self.outgoing.push(Outgoing {
+                member,
+                round: self.round,
+                what: MemberRequest::Ask(part),
+            });
         }
     }
 
@@ -328,14 +338,14 @@ impl Acquisition {
     }
 
     /// An answer that ends the request, because enough members gave it.
-    fn refusal(&self) -> Option<End> {
+    fn refusal(&self) -> Option<AttemptEnd> {
         let refused = || self.members.iter().filter_map(|state| state.refused(self.round));
         let is_final = |answer: &&Answer| {
             let alike = refused().filter(|other| discriminant(*other) == discriminant(*answer));
             let needed = needed_to_refuse(answer, self.members.0.len());
             needed.is_some_and(|needed| alike.count() >= needed)
         };
-        refused().find(is_final).map(|answer| End::Refused(Box::new(answer.clone())))
+        refused().find(is_final).map(|answer| AttemptEnd::Refused(Box::new(answer.clone())))
     }
 
     /// The nominations of the request, if enough members nominate it.
@@ -382,8 +392,8 @@ impl Acquisition {
 
     /// While the request sleeps, a member that does not nominate it listens for a message. One that
     /// answered a commit too late is asked again, once, which also ends a hold.
-    fn settle_down(&mut self, member: usize, now: Instant) {
-        let Phase::Resting { until } = self.phase else { return };
+    fn let_listen(&mut self, member: usize, now: Instant) {
+        let AttemptPhase::Resting { until } = self.phase else { return };
         let round = self.round;
         let state = &mut self.members.0[member];
         match &state.last_reply {
@@ -393,20 +403,20 @@ impl Acquisition {
             }
             LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
                 state.under_way = Some(UnderWay::Listening);
-                self.orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });
+                self.outgoing.push(Outgoing { member, round, what: MemberRequest::Listen(*sleep) });
             }
             _ => {}
         }
     }
 
-    fn resting(&mut self, until: Instant, now: Instant) -> Step {
+    fn resting(&mut self, until: Instant, now: Instant) -> AttemptStep {
         if self.nominations(now).is_some() || now >= until {
-            return Step::End(End::Woken);
+            return AttemptStep::End(AttemptEnd::Woken);
         }
         // A nomination lapses unless the request asks again in time.
         let any_nominated = self.members.iter().any(|state| state.nominated().is_some());
         let until = if any_nominated { until.min(now + NOMINATION_LASTS) } else { until };
-        self.phase = Phase::Resting { until };
-        Step::Wait(until)
+        self.phase = AttemptPhase::Resting { until };
+        AttemptStep::Wait(until)
     }
 }

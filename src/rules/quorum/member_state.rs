@@ -18,7 +18,7 @@ pub enum LastReply {
     Proposed(Proposal),
     Granted(Held),
     /// A ticket or fencing token is so far ahead of its clock, more than a day, that it refuses.
-    Behind(Duration),
+    AheadOfClock(Duration),
     /// Any other answer. None of them is a grant.
     Refused(Answer),
     Failed(Failure),
@@ -98,7 +98,7 @@ impl MemberState {
 
     pub(super) fn has_failed(&self, round: u64) -> bool {
         self.round == round
-            && matches!(self.last_reply, LastReply::Failed(_) | LastReply::Behind(_))
+            && matches!(self.last_reply, LastReply::Failed(_) | LastReply::AheadOfClock(_))
     }
 
     /// Whether the member has spoken in this round. One that listens has nothing to add.

@@ -34,7 +34,8 @@ pub fn decide_release(votes: &Votes<Release>, maybe_released: bool) -> ReleaseDe
     }
     let answered = votes.count(|_| true);
     if answered < votes.majority() {
-        let maybe_released = maybe_released || released > 0 || votes.fate() != Delivery::NotSent;
+        let maybe_released =
+            maybe_released || released > 0 || votes.delivery() != Delivery::NotSent;
         return ReleaseDecision::TooFew { answered, maybe_released };
     }
     ReleaseDecision::Decided(if released > 0 { Release::Released } else { Release::Unknown })

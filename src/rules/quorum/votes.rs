@@ -52,7 +52,7 @@ impl<T> Votes<T> {
     }
 
     /// What may have happened to the request on the members that did not answer it.
-    pub fn fate(&self) -> Delivery {
+    pub fn delivery(&self) -> Delivery {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
             Some(Ok(_)) => false,
@@ -100,7 +100,7 @@ impl<T> Votes<T> {
             None => true,
         };
         if self.votes.iter().all(is_absent) {
-            Failure::unreachable(fault, self.fate())
+            Failure::unreachable(fault, self.delivery())
         } else {
             Failure::Unavailable(fault)
         }

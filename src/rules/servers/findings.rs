@@ -51,15 +51,20 @@ const ROWS: &[Row] = &[
     ("idle-timeout", 0, closes_idle_connections, "set timeout 0"),
     ("certificate", 0, ending_certificate, "renew it"),
     ("not-encrypted", 0, unencrypted, "use a rediss:// URL"),
-    ("network-file-system", 6, |_, it| place(it, "network", "is on a file system of"), LOCAL_DISK),
+    (
+        "network-file-system",
+        6,
+        |_, it| of_directory(it, "network", "is on a file system of"),
+        LOCAL_DISK,
+    ),
     (
         "cleaned",
         7,
-        |_, it| place(it, "cleaned", "can be emptied by programs that clean"),
+        |_, it| of_directory(it, "cleaned", "can be emptied by programs that clean"),
         LOCAL_DISK,
     ),
     ("writable-by-others", 7, |_, it| told(it.facts.text("writable")), LOCAL_DISK),
-    ("tmpfs", 1, |_, it| place(it, "tmpfs", "is emptied by a reboot (tmpfs)"), LOCAL_DISK),
+    ("tmpfs", 1, |_, it| of_directory(it, "tmpfs", "is emptied by a reboot (tmpfs)"), LOCAL_DISK),
 ];
 
 const MASTER: &str = "use the address of the master";
@@ -293,7 +298,7 @@ fn unencrypted(_: &Survey, server: &Server) -> Vec<UserMessage> {
 }
 
 /// What is wrong with the place of a directory.
-fn place(server: &Server, fact: &str, problem: &str) -> Vec<UserMessage> {
+fn of_directory(server: &Server, fact: &str, problem: &str) -> Vec<UserMessage> {
     told(server.facts.text(fact).map(|detail| format!("{problem} {detail}").trim_end().to_owned()))
 }
 

@@ -1,7 +1,7 @@
 //! What a waiter decides after each answer, failure and signal.
 
 use super::*;
-use crate::rules::{ClientInfo, Delivery, HoldState, Holder, Kind, ServerTime, State};
+use crate::rules::{ClientInfo, Delivery, HoldKind, HoldState, Holder, ServerTime, State};
 
 const TTL: u64 = 30_000;
 
@@ -9,20 +9,20 @@ fn at(millis: u64) -> Instant {
     Instant::at_millis(millis)
 }
 
-fn waiter(until: Option<u64>) -> Waiter {
-    Waiter::new(Ttl::from_millis(TTL), until.map(at)).0
+fn waiter(until: Option<u64>) -> WaitMachine {
+    WaitMachine::new(Ttl::from_millis(TTL), until.map(at)).0
 }
 
-fn answered(sent: u64, answer: Result<Answer, Failure>) -> Event {
-    Event::Answered { sent: at(sent), answer }
+fn answered(sent: u64, answer: Result<Answer, Failure>) -> WaitEvent {
+    WaitEvent::Answered { sent: at(sent), answer }
 }
 
 fn unreachable(delivery: Delivery) -> Failure {
     Failure::unreachable(UserMessage::new("refused"), delivery)
 }
 
-fn ask() -> Step {
-    Step::Ask { seen: None, arrival: None }
+fn ask() -> WaitStep {
+    WaitStep::Ask { seen: None, arrival: None }
 }
 
 fn granted() -> Result<Answer, Failure> {
@@ -45,7 +45,7 @@ fn a_request_whose_connection_breaks_is_repeated_once() {
     let lost = unreachable(Delivery::Lost);
     let notes = vec![Note::Retrying(lost.clone())];
     assert_eq!(waiter.on(answered(0, Err(lost.clone())), None, at(1)), (notes, ask()));
-    let failed = Step::Withdraw(End::Failed(lost.clone()));
+    let failed = WaitStep::Withdraw(WaitEnd::Failed(lost.clone()));
     assert_eq!(waiter.on(answered(1, Err(lost)), None, at(2)), (vec![], failed));
 }
 
@@ -54,59 +54,65 @@ fn a_queued_waiter_survives_a_server_outage() {
     let mut waiter = waiter(Some(60_000));
     assert_eq!(
         waiter.on(answered(0, queued(10_000)), None, at(1)).1,
-        Step::Sleep { at_most: Duration::from_secs(10), seen: None }
+        WaitStep::Sleep { at_most: Duration::from_secs(10), seen: None }
     );
     let away = unreachable(Delivery::NotSent);
-    let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
+    let (notes, step) = waiter.on(WaitEvent::Woken(Err(away.clone())), None, at(5_000));
     assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
     let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
-    assert_eq!((notes, step), (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) }));
-    assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
+    assert_eq!(
+        (notes, step),
+        (vec![Note::Away(away.clone())], WaitStep::Rest { until: at(5_101) })
+    );
+    assert_eq!(waiter.on(WaitEvent::Rested, None, at(5_101)), (vec![], ask()));
     let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
-    assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
+    assert_eq!((notes, step), (vec![], WaitStep::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
     assert_eq!(notes.first(), Some(&Note::Back));
-    let lost = Step::Withdraw(End::LostWhileQueued(away.clone()));
-    assert_eq!(waiter.on(Event::Woken(Err(away)), None, at(60_000)).1, lost);
+    let lost = WaitStep::Withdraw(WaitEnd::LostWhileQueued(away.clone()));
+    assert_eq!(waiter.on(WaitEvent::Woken(Err(away)), None, at(60_000)).1, lost);
 }
 
 #[test]
 fn a_grant_counts_only_until_its_lease_expires() {
     let deadline = Lease::new(at(0), Ttl::from_millis(TTL)).deadline();
-    let granted_step =
-        Step::End(End::Granted(Lease::new(at(0), Ttl::from_millis(TTL)), Fence(1), Slot::new(2)));
+    let granted_step = WaitStep::End(WaitEnd::Granted(
+        Lease::new(at(0), Ttl::from_millis(TTL)),
+        Fence(1),
+        Slot::new(2),
+    ));
     let in_time = deadline - Duration::from_millis(1);
     assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, granted_step);
     let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);
-    assert!(matches!(late, Step::Withdraw(End::Failed(_))), "{late:?}");
+    assert!(matches!(late, WaitStep::Withdraw(WaitEnd::Failed(_))), "{late:?}");
 }
 
 #[test]
 fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
     let signal = Some(Stop::Signal(Signal::SIGTERM));
-    let stopped = End::Stopped(Stop::Signal(Signal::SIGTERM));
+    let stopped = WaitEnd::Stopped(Stop::Signal(Signal::SIGTERM));
     let unsent = answered(0, Err(Failure::Interrupted { sent: false }));
-    assert_eq!(waiter(None).on(unsent, signal, at(1)).1, Step::End(stopped.clone()));
+    assert_eq!(waiter(None).on(unsent, signal, at(1)).1, WaitStep::End(stopped.clone()));
     let sent = answered(0, Err(Failure::Interrupted { sent: true }));
-    assert_eq!(waiter(None).on(sent, signal, at(1)).1, Step::Withdraw(stopped.clone()));
+    assert_eq!(waiter(None).on(sent, signal, at(1)).1, WaitStep::Withdraw(stopped.clone()));
     let (_, step) = waiter(None).on(answered(0, queued(10)), signal, at(1));
-    assert_eq!(step, Step::Withdraw(stopped));
+    assert_eq!(step, WaitStep::Withdraw(stopped));
     let (_, step) = waiter(None).on(answered(0, granted()), signal, at(1));
-    assert!(matches!(step, Step::End(End::Granted(..))), "{step:?}");
+    assert!(matches!(step, WaitStep::End(WaitEnd::Granted(..))), "{step:?}");
 }
 
 #[test]
 fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
     let mut waiter = waiter(Some(100));
     let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
-    assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60), seen: None });
-    assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
+    assert_eq!(step, WaitStep::Sleep { at_most: Duration::from_millis(60), seen: None });
+    assert_eq!(waiter.on(WaitEvent::Woken(Ok(())), None, at(100)).1, ask());
     let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
     // The assertion of this test: any other step fails it.
     // The limit has passed, and the server has answered.
-    let Step::Withdraw(end @ End::TimedOut(_)) = step else { panic!("{step:?}") };
-    let (_, step) = waiter.on(Event::Withdrawn(end.clone(), Ok(())), None, at(102));
-    assert_eq!(step, Step::End(end));
+    let WaitStep::Withdraw(end @ WaitEnd::TimedOut(_)) = step else { panic!("{step:?}") };
+    let (_, step) = waiter.on(WaitEvent::Withdrawn(end.clone(), Ok(())), None, at(102));
+    assert_eq!(step, WaitStep::End(end));
 }
 
 #[test]
@@ -120,9 +126,9 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         ..Holder::default()
     };
     let all = [
-        holder("exec", Kind::Exec, HoldState::Held),
-        holder("acquire", Kind::Acquire, HoldState::Held),
-        holder("revoked", Kind::Exec, HoldState::Revoked),
+        holder("exec", HoldKind::Exec, HoldState::Held),
+        holder("acquire", HoldKind::Acquire, HoldState::Held),
+        holder("revoked", HoldKind::Exec, HoldState::Revoked),
     ];
     // A whole lease of one that renews, else the rest of the longest; half as much more if some are
     // not listed.
@@ -143,10 +149,10 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         let queued = Answer::Queued { view, position: 1, sleep, arrival: None, obstacle: None };
         let mut waiter = waiter(None);
         waiter.on(answered(0, Ok(queued)), None, at(1_000));
-        let (_, step) = waiter.on(Event::Woken(Ok(())), None, at(4_000));
+        let (_, step) = waiter.on(WaitEvent::Woken(Ok(())), None, at(4_000));
         // A waiter that was woken asks; any other step fails the test.
         // A waiter that was woken asks, and it has seen a holder.
-        let Step::Ask { seen, .. } = step else { panic!("{step:?}") };
+        let WaitStep::Ask { seen, .. } = step else { panic!("{step:?}") };
         let seen = seen.unwrap();
         assert_eq!(format!("{:?} {}", seen.left, seen.ids.join(" ")), told);
     }
@@ -157,17 +163,17 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
 #[test]
 fn a_waiter_whose_sleeps_are_cut_short_asks_ever_less_often_and_says_so_once() {
     let mut waiter = waiter(None);
-    let cut = || Event::CutShort(unreachable(Delivery::Lost));
+    let cut = || WaitEvent::CutShort(unreachable(Delivery::Lost));
     let mut now = 0;
-    let mut steps = |event: Event, after: u64| {
+    let mut steps = |event: WaitEvent, after: u64| {
         now += after;
         waiter.on(answered(now, queued(10_000)), None, at(now));
         let (notes, step) = waiter.on(event, None, at(now));
         let noted = notes.iter().any(|note| matches!(note, Note::Polling(..)));
         match step {
-            Step::Rest { until } => {
+            WaitStep::Rest { until } => {
                 let rests = until.since(at(now)).as_millis();
-                assert_eq!(waiter.on(Event::Rested, None, until), (vec![], ask()));
+                assert_eq!(waiter.on(WaitEvent::Rested, None, until), (vec![], ask()));
                 (noted, rests)
             }
             step => {
@@ -181,6 +187,6 @@ fn a_waiter_whose_sleeps_are_cut_short_asks_ever_less_often_and_says_so_once() {
     for rests in [2_000, 4_000, 8_000, 10_000, 10_000] {
         assert_eq!(steps(cut(), 10_000), (false, rests));
     }
-    assert_eq!(steps(Event::Woken(Ok(())), 10_000), (false, 0));
+    assert_eq!(steps(WaitEvent::Woken(Ok(())), 10_000), (false, 0));
     assert_eq!(steps(cut(), 10_000), (false, 0));
 }

@@ -24,7 +24,7 @@ pub struct Directory {
 
 /// Where the files of one lock are.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct LockPaths {
     pub(super) folder: Arc<Folder>,
     pub(super) state: String,
     pub(super) guard: String,
@@ -32,7 +32,7 @@ pub(super) struct Place {
     shown: PathBuf,
 }
 
-impl Place {
+impl LockPaths {
     pub(super) fn new(folder: Arc<Folder>, encoded: &str, shown: &Path) -> Self {
         let (state, guard) = (hidden(encoded, STATE), format!("{encoded}{GUARD}"));
         Self { folder, state, guard, shown: shown.to_owned() }
@@ -162,23 +162,23 @@ impl Directory {
     }
 
     /// Where the files of a lock are. Creates the directory if `may_create`; `None` if it is missing.
-    pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Failure> {
+    pub(super) fn paths(&self, key: &Key, may_create: bool) -> Result<Option<LockPaths>, Failure> {
         let name = encoded(key.as_str());
         if name.len() > LONGEST {
             let what = "name and prefix are too long for a file name";
             return Err(Failure::misconfigured(what, "use a shorter name"));
         }
         let folder = self.open(may_create)?;
-        Ok(folder.map(|folder| Place::new(Arc::new(folder), &name, &self.path)))
+        Ok(folder.map(|folder| LockPaths::new(Arc::new(folder), &name, &self.path)))
     }
 
     /// Removes the files of a lock that no other process can use.
     pub(in crate::store) fn forget(&self, key: &Key) -> Result<(), Failure> {
-        let Some(place) = self.place(key, false)? else { return Ok(()) };
-        for file in [&place.state, &place.guard] {
-            match place.folder.remove(file) {
+        let Some(paths) = self.paths(key, false)? else { return Ok(()) };
+        for file in [&paths.state, &paths.guard] {
+            match paths.folder.remove(file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failure::of(&place.path(file), &error));
+                    return Err(failure::of(&paths.path(file), &error));
                 }
                 _ => {}
             }
@@ -207,14 +207,14 @@ mod tests {
             let key = Key::new(&"rlock:".parse().unwrap(), &name.parse().unwrap());
             let bare = Key::new(&"".parse().unwrap(), &name.parse().unwrap());
             for key in [key, bare] {
-                let place = directory.place(&key, true).unwrap().unwrap();
-                assert!(place.state.len() <= 255 && !place.guard.starts_with('.'), "{name}");
-                assert!(!place.guard.contains('/') && place.state.starts_with('.'), "{name}");
-                place.folder.new_file(&place.state).unwrap();
+                let paths = directory.paths(&key, true).unwrap().unwrap();
+                assert!(paths.state.len() <= 255 && !paths.guard.starts_with('.'), "{name}");
+                assert!(!paths.guard.contains('/') && paths.state.starts_with('.'), "{name}");
+                paths.folder.new_file(&paths.state).unwrap();
                 assert!(directory.keys().unwrap().contains(&key.as_str().to_owned()), "{name}");
             }
         }
         let key = Key::new(&"".parse().unwrap(), &"/".repeat(100).parse().unwrap());
-        assert!(directory.place(&key, true).is_err());
+        assert!(directory.paths(&key, true).is_err());
     }
 }

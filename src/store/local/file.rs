@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
 use super::copies::{self, CopySlot};
-use super::directory::{Directory, Place};
+use super::directory::{Directory, LockPaths};
 use super::folder::{is_file, not_a_file};
 use super::{failure, locking, temp_file};
 use crate::rules::model::Lock;
@@ -28,7 +28,7 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
-    pub(super) place: Place,
+    pub(super) paths: LockPaths,
     locked: Flock<File>,
     status: FileStat,
     /// Where in the file the next state goes; `None` if the file is new.
@@ -40,7 +40,7 @@ pub(super) struct LockFile {
 
 /// What a state is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum Access {
     /// Only to read it.
     Inspect,
     Change,
@@ -61,52 +61,52 @@ impl LockFile {
     pub(super) fn open(
         directory: &Directory,
         key: &Key,
-        purpose: Purpose,
+        purpose: Access,
         clock: &Clock,
         patience: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Self>, Failure> {
-        let may_create = purpose == Purpose::Create;
-        let Some(place) = directory.place(key, may_create)? else { return Ok(None) };
-        let is_inspected = purpose == Purpose::Inspect;
+        let may_create = purpose == Access::Create;
+        let Some(paths) = directory.paths(key, may_create)? else { return Ok(None) };
+        let is_inspected = purpose == Access::Inspect;
         let access = if is_inspected { OFlag::O_RDONLY } else { OFlag::O_RDWR };
         let (locked, status) = loop {
-            if let Some(locked) = locking::lock(&place, access, patience, interrupt)? {
+            if let Some(locked) = locking::lock(&paths, access, patience, interrupt)? {
                 break locked;
             }
             if !may_create {
-                return if has_guard(&place)? { Err(damaged(&place)) } else { Ok(None) };
+                return if has_guard(&paths)? { Err(damaged(&paths)) } else { Ok(None) };
             }
-            match place.folder.new_file(&place.state) {
+            match paths.folder.new_file(&paths.state) {
                 // The first process to lock the empty file writes the state.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(failure::of(&place.path(&place.state), &error));
+                    return Err(failure::of(&paths.path(&paths.state), &error));
                 }
                 _ => {}
             }
         };
-        Self::read(place, locked, status, may_create, clock)
+        Self::read(paths, locked, status, may_create, clock)
     }
 
     /// Opens and locks the state for cleanup; `None` if another process has locked it, or it cannot
     /// be read.
-    pub(super) fn open_idle(place: Place, clock: &Clock) -> Option<Self> {
-        let (locked, status) = locking::lock_idle(&place)?;
-        Self::read(place, locked, status, false, clock).ok()?
+    pub(super) fn open_idle(paths: LockPaths, clock: &Clock) -> Option<Self> {
+        let (locked, status) = locking::lock_idle(&paths)?;
+        Self::read(paths, locked, status, false, clock).ok()?
     }
 
     fn read(
-        place: Place,
+        paths: LockPaths,
         locked: Flock<File>,
         status: FileStat,
         may_create: bool,
         clock: &Clock,
     ) -> Result<Option<Self>, Failure> {
-        let fail = |error: io::Error| failure::of(&place.path(&place.state), &error);
-        let has_guard = has_guard(&place)?;
+        let fail = |error: io::Error| failure::of(&paths.path(&paths.state), &error);
+        let has_guard = has_guard(&paths)?;
         let size = locked.metadata().map_err(fail)?.len();
         if size > copies::LARGEST {
-            return Err(unusable(&place, "lock file exceeds 64 MiB"));
+            return Err(unusable(&paths, "lock file exceeds 64 MiB"));
         }
         let part = |offset, length| {
             let mut part = vec![0; length];
@@ -115,20 +115,20 @@ impl LockFile {
         let size = usize::try_from(size).unwrap_or(0);
         let (content, next) = match copies::newest(size, part).map_err(fail)? {
             Some((copy, next)) => {
-                (serde_json::from_slice(&copy).map_err(|_| damaged(&place))?, Some(next))
+                (serde_json::from_slice(&copy).map_err(|_| damaged(&paths))?, Some(next))
             }
             None if copies::is_of_another_format(&part(0, size.min(64)).map_err(fail)?) => {
-                return Err(of_another_version(&place));
+                return Err(of_another_version(&paths));
             }
             // If there is a guard, the content was lost.
-            None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&place)),
+            None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&paths)),
             None if !may_create => return Ok(None),
             None => {
                 // A guard, which the first change makes, needs a state.
                 let new = Content::default();
                 let bytes = serde_json::to_vec(&new).map_err(io::Error::from);
                 if let Err(error) = bytes.and_then(|bytes| temp_file::fill(&locked, &bytes)) {
-                    let _ = place.folder.remove(&place.state);
+                    let _ = paths.folder.remove(&paths.state);
                     return Err(fail(error));
                 }
                 (new, None)
@@ -138,8 +138,8 @@ impl LockFile {
         if !has_guard {
             lock.guard = None;
         }
-        let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&place))?;
-        Ok(Some(Self { place, locked, status, next, has_guard, timeline, lock }))
+        let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&paths))?;
+        Ok(Some(Self { paths, locked, status, next, has_guard, timeline, lock }))
     }
 
     /// The time for the lock, in milliseconds since the epoch.
@@ -155,12 +155,12 @@ impl LockFile {
     /// Writes the lock as the new state, in one step, and unlocks the file. Returns the tokens of
     /// holds and waiters that are gone.
     pub(super) fn write(self) -> Result<Vec<String>, Failure> {
-        let Self { place, locked, status, next, has_guard, timeline, mut lock } = self;
+        let Self { paths, locked, status, next, has_guard, timeline, mut lock } = self;
         // Make the guard first: a state without one is revoked, while a guard without a hold means
         // nothing.
         match lock.guard {
-            Some(_) if has_guard => place.folder.touch(&place.guard),
-            Some(_) => make_guard(&place)?,
+            Some(_) if has_guard => paths.folder.touch(&paths.guard),
+            Some(_) => make_guard(&paths)?,
             None => {}
         }
         let (dates, gone) = timeline.write(&mut lock);
@@ -168,12 +168,12 @@ impl LockFile {
             let content = serde_json::to_vec(&Content { lock, dates })?;
             match next.filter(|slot| slot.fits(&content)) {
                 Some(slot) => slot.write(&locked, &content),
-                None => temp_file::replace(&place, &status, &content),
+                None => temp_file::replace(&paths, &status, &content),
             }
         };
         match write() {
             Ok(()) => Ok(gone),
-            Err(error) => Err(failure::of(&place.path(&place.state), &error)),
+            Err(error) => Err(failure::of(&paths.path(&paths.state), &error)),
         }
     }
 
@@ -183,11 +183,11 @@ impl LockFile {
         if !self.lock.is_unused_since(moment) {
             return if self.timeline.first_sight { self.write().map(drop) } else { Ok(()) };
         }
-        let Place { folder, guard, state, .. } = &self.place;
+        let LockPaths { folder, guard, state, .. } = &self.paths;
         // Remove the guard first: a guard without a state means that the state was lost.
         let removed = if self.has_guard { folder.remove(guard) } else { Ok(()) };
         let removed = removed.and_then(|()| folder.remove(state));
-        removed.map_err(|error| failure::of(&self.place.path(state), &error))
+        removed.map_err(|error| failure::of(&self.paths.path(state), &error))
     }
 }
 
@@ -198,33 +198,33 @@ fn is_blank(mut state: &File) -> io::Result<bool> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-fn has_guard(place: &Place) -> Result<bool, Failure> {
-    let fail = |error: io::Error| failure::of(&place.path(&place.guard), &error);
-    match place.folder.status_of(&place.guard).map_err(fail)? {
+fn has_guard(paths: &LockPaths) -> Result<bool, Failure> {
+    let fail = |error: io::Error| failure::of(&paths.path(&paths.guard), &error);
+    match paths.folder.status_of(&paths.guard).map_err(fail)? {
         None => Ok(false),
         Some(status) if is_file(&status) => Ok(true),
         Some(_) => Err(fail(not_a_file())),
     }
 }
 
-fn make_guard(place: &Place) -> Result<(), Failure> {
-    let made = place.folder.new_file(&place.guard);
+fn make_guard(paths: &LockPaths) -> Result<(), Failure> {
+    let made = paths.folder.new_file(&paths.guard);
     let made = made.and_then(|mut file| file.write_all(GUARD_TEXT.as_bytes()));
-    made.map_err(|error| failure::of(&place.path(&place.guard), &error))
+    made.map_err(|error| failure::of(&paths.path(&paths.guard), &error))
 }
 
-fn of_another_version(place: &Place) -> Failure {
+fn of_another_version(paths: &LockPaths) -> Failure {
     let what = "written by another version of rlock";
-    let problem = format!("{}: {what}", place.path(&place.state).display());
+    let problem = format!("{}: {what}", paths.path(&paths.state).display());
     Failure::misconfigured(problem, "use that version, or another directory")
 }
 
-fn damaged(place: &Place) -> Failure {
-    unusable(place, "damaged lock file")
+fn damaged(paths: &LockPaths) -> Failure {
+    unusable(paths, "damaged lock file")
 }
 
-fn unusable(place: &Place, why: &str) -> Failure {
-    let [state, guard] = [&place.state, &place.guard].map(|name| place.path(name));
+fn unusable(paths: &LockPaths, why: &str) -> Failure {
+    let [state, guard] = [&paths.state, &paths.guard].map(|name| paths.path(name));
     let remedy = format!("if the lock is not in use, remove it and {}", guard.display());
     Failure::misconfigured(format!("{}: {why}", state.display()), remedy)
 }

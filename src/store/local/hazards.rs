@@ -1,4 +1,4 @@
-//! What makes a directory a bad place for locks.
+//! What makes a directory a bad paths for locks.
 
 use std::fs::canonicalize;
 

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::FileStat;
 
-use super::directory::Place;
+use super::directory::LockPaths;
 use super::failure;
 use crate::rules::{Delivery, Failure, Instant, UserMessage};
 use crate::store::blocking::{pause, received};
@@ -35,14 +35,14 @@ static WAITS: AtomicBool = AtomicBool::new(false);
 /// thread waits. If this gives up, the thread is abandoned, and unlocks the file at once when it
 /// gets the lock. Until then, this retries instead: there is only one such thread.
 pub(super) fn lock(
-    place: &Place,
+    paths: &LockPaths,
     access: OFlag,
     patience: Duration,
     interrupt: Interrupt<'_>,
 ) -> Result<Option<Locked>, Failure> {
     let until = Instant::now() + interrupt.map_or(patience.min(UNINTERRUPTED), |_| patience);
     loop {
-        match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
+        match lock_current(paths, access, FlockArg::LockExclusiveNonblock) {
             Err(Failure::Unreachable { .. }) if Instant::now() < until => {}
             done => return done,
         }
@@ -54,7 +54,7 @@ pub(super) fn lock(
     let fail = |error: io::Error| {
         Failure::Unavailable(UserMessage::new(format!("cannot wait for a lock file: {error}")))
     };
-    let locked = place.clone();
+    let locked = paths.clone();
     let locking = move || {
         let locked = lock_current(&locked, access, FlockArg::LockExclusive);
         WAITS.store(false, Ordering::SeqCst);
@@ -73,9 +73,13 @@ fn busy() -> Failure {
 }
 
 /// Opens the state and locks it. Starts over if another file has become the state meanwhile.
-fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Failure> {
-    let Place { folder, state, .. } = place;
-    let fail = |error: io::Error| failure::of(&place.path(state), &error);
+fn lock_current(
+    paths: &LockPaths,
+    access: OFlag,
+    how: FlockArg,
+) -> Result<Option<Locked>, Failure> {
+    let LockPaths { folder, state, .. } = paths;
+    let fail = |error: io::Error| failure::of(&paths.path(state), &error);
     loop {
         let (file, status) = match folder.file(state, access) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -94,8 +98,8 @@ fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Lo
 }
 
 /// Opens the state and locks it without waiting; `None` if that fails.
-pub(super) fn lock_idle(place: &Place) -> Option<Locked> {
-    lock_current(place, OFlag::O_RDWR, FlockArg::LockExclusiveNonblock).ok()?
+pub(super) fn lock_idle(paths: &LockPaths) -> Option<Locked> {
+    lock_current(paths, OFlag::O_RDWR, FlockArg::LockExclusiveNonblock).ok()?
 }
 
 fn cannot_lock(errno: Errno) -> Failure {

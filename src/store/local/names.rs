@@ -26,7 +26,7 @@ pub(super) fn is_mail(name: &str) -> bool {
 }
 
 /// The name of a new temporary file.
-pub(super) fn new_draft() -> String {
+pub(super) fn new_temp_name() -> String {
     hidden(&uuid::Uuid::new_v4().to_string(), DRAFT)
 }
 

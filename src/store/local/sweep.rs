@@ -11,7 +11,7 @@ use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
 use super::clock::Clock;
-use super::directory::{Directory, Place};
+use super::directory::{Directory, LockPaths};
 use super::file::LockFile;
 use super::folder::{Folder, is_file};
 use super::mailbox;
@@ -60,8 +60,8 @@ fn remove_if_unused(directory: &Directory, folder: &Arc<Folder>, name: &str, clo
         _ => return,
     }
     if let Some(encoded) = encoded {
-        let place = Place::new(folder.clone(), encoded, directory.path());
-        if let Some(file) = LockFile::open_idle(place, clock) {
+        let paths = LockPaths::new(folder.clone(), encoded, directory.path());
+        if let Some(file) = LockFile::open_idle(paths, clock) {
             let moment = file.now().saturating_sub(millis(DAY));
             let _ = file.remove_if_unused_since(moment);
         }

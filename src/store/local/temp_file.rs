@@ -12,15 +12,15 @@ use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 
 use super::copies;
-use super::directory::Place;
-use super::names::new_draft;
+use super::directory::LockPaths;
+use super::names::new_temp_name;
 
 /// Replaces the state file `old`, which this process has locked, by one with this state. The new
 /// file gets the owner of the old one, so that root can change other users' locks. In a shared
 /// directory, the group owns all files.
-pub(super) fn replace(place: &Place, old: &FileStat, content: &[u8]) -> io::Result<()> {
-    let Place { folder, state, .. } = place;
-    let name = new_draft();
+pub(super) fn replace(paths: &LockPaths, old: &FileStat, content: &[u8]) -> io::Result<()> {
+    let LockPaths { folder, state, .. } = paths;
+    let name = new_temp_name();
     let file = folder.new_file(&name)?;
     let write = || {
         if old.st_uid != geteuid().as_raw() && !folder.is_shared() {

@@ -1,4 +1,4 @@
-//! Carries out what `rules::quorum::Acquisition` decides: sends its orders to the members, and
+//! Carries out what `rules::quorum::Acquisition` decides: sends its outgoing to the members, and
 //! tells it their replies.
 
 use std::ops::ControlFlow::{Break, Continue};
@@ -10,7 +10,8 @@ use super::member::{Member, MemberReply};
 use super::member_store::MemberStore;
 use crate::report::Diagnostic;
 use crate::rules::quorum::{
-    Acquisition, End, MemberRequest, Nomination, Order, Proposal, QuorumOp, Reply, Step,
+    Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Nomination, Outgoing,
+    Proposal, QuorumOp,
 };
 use crate::rules::servers::Run;
 use crate::rules::{Answer, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show};
@@ -33,7 +34,7 @@ pub(super) struct Attempt {
 }
 
 /// A member's reply, the round of the order that it replies to, and the run of its server.
-type TaggedReply = (u64, Reply, Option<Run>);
+type TaggedReply = (u64, MemberAnswer, Option<Run>);
 
 impl Attempt {
     fn new(request: &Request, quorum: &Quorum) -> Result<Self, Failure> {
@@ -57,16 +58,16 @@ impl Quorum {
             Some(attempt) => attempt,
             None => Attempt::new(request, self)?,
         };
-        let (orders, step) = attempt.acquisition.begin(Instant::now());
-        let end = self.carry_out(&mut attempt, request, orders, step, interrupt);
+        let (outgoing, step) = attempt.acquisition.begin(Instant::now());
+        let end = self.carry_out(&mut attempt, request, outgoing, step, interrupt);
         let result = match end {
-            Ok(End::Granted(held)) => {
+            Ok(AttemptEnd::Granted(held)) => {
                 self.granted(request, held);
                 // The hold survives the loss of another minority only if these have it too.
-                self.put_back(&request.token, None, &attempt.acquisition.not_asked_to_commit());
+                self.restore(&request.token, None, &attempt.acquisition.not_asked_to_commit());
                 Ok(Answer::Granted { fence: held.0, slot: held.1 })
             }
-            Ok(End::Queued { view, position, sleep, too_young }) => {
+            Ok(AttemptEnd::Queued { view, position, sleep, too_young }) => {
                 let obstacle = if too_young { self.too_young(&attempt) } else { None };
                 if let Some(fault) = &obstacle
                     && !std::mem::replace(&mut attempt.noted_young, true)
@@ -76,10 +77,10 @@ impl Quorum {
                 let obstacle = obstacle.map(Failure::Unavailable);
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle })
             }
-            Ok(End::Refused(answer)) => Ok(*answer),
-            Ok(End::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
+            Ok(AttemptEnd::Refused(answer)) => Ok(*answer),
+            Ok(AttemptEnd::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
             // Only a sleep ends like this, and this is an attempt.
-            Ok(End::Woken) => Err(Failure::Interrupted { sent: true }),
+            Ok(AttemptEnd::Woken) => Err(Failure::Interrupted { sent: true }),
             Err(failure) => Err(failure),
         };
         let names = self.members.iter().map(Member::name);
@@ -111,8 +112,8 @@ impl Quorum {
     ) -> Result<(), Failure> {
         let Some(mut attempt) = self.attempt.take() else { return Ok(()) };
         let now = Instant::now();
-        let (orders, step) = attempt.acquisition.rest(now + at_most, now);
-        let end = self.carry_out(&mut attempt, request, orders, step, interrupt);
+        let (outgoing, step) = attempt.acquisition.rest(now + at_most, now);
+        let end = self.carry_out(&mut attempt, request, outgoing, step, interrupt);
         self.attempt = Some(attempt);
         end.map(|_| ())
     }
@@ -121,21 +122,21 @@ impl Quorum {
         &mut self,
         attempt: &mut Attempt,
         request: &Request,
-        mut orders: Vec<Order>,
-        mut step: Step,
+        mut outgoing: Vec<Outgoing>,
+        mut step: AttemptStep,
         interrupt: Interrupt<'_>,
-    ) -> Result<End, Failure> {
+    ) -> Result<AttemptEnd, Failure> {
         loop {
-            for order in orders {
+            for order in outgoing {
                 send(&self.members[order.member], order, request, &attempt.reply_sender);
             }
             let until = match step {
-                Step::Wait(until) => until,
-                Step::End(end) => return Ok(end),
+                AttemptStep::Wait(until) => until,
+                AttemptStep::End(end) => return Ok(end),
             };
             let reply = received(&attempt.replies, interrupt, until)?;
             let now = Instant::now();
-            (orders, step) = match reply {
+            (outgoing, step) = match reply {
                 Some(MemberReply { number, answer: Ok((round, reply, run)), diagnostics }) => {
                     self.observe(number, &reply, diagnostics);
                     attempt.acquisition.replied(number, round, reply, run, now)
@@ -148,30 +149,34 @@ impl Quorum {
         }
     }
 
-    fn observe(&mut self, number: usize, reply: &Reply, own: Vec<Diagnostic>) {
+    fn observe(&mut self, number: usize, reply: &MemberAnswer, own: Vec<Diagnostic>) {
         let what = match reply {
-            Reply::Proposed(Proposal { nominated: Some(_), position, .. }) => {
+            MemberAnswer::Proposed(Proposal { nominated: Some(_), position, .. }) => {
                 format!("nominated at position {position}")
             }
-            Reply::Proposed(Proposal { position, view, .. }) => {
+            MemberAnswer::Proposed(Proposal { position, view, .. }) => {
                 format!("waiting at position {position}: {view}")
             }
-            Reply::Answer(Answer::Granted { fence, .. }) => {
+            MemberAnswer::Answer(Answer::Granted { fence, .. }) => {
                 format!("granted, fencing token {fence}")
             }
-            Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => view.to_string(),
-            Reply::Answer(Answer::Nested | Answer::Upgrade) => {
+            MemberAnswer::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => {
+                view.to_string()
+            }
+            MemberAnswer::Answer(Answer::Nested | Answer::Upgrade) => {
                 "held by an enclosing command".into()
             }
-            Reply::Answer(Answer::Ended(why)) => format!("request ended: the lock {why}"),
-            Reply::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
-            Reply::Answer(Answer::Removed(operator)) => format!("removed from the queue{operator}"),
-            Reply::Behind(by, _) => {
+            MemberAnswer::Answer(Answer::Ended(why)) => format!("request ended: the lock {why}"),
+            MemberAnswer::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
+            MemberAnswer::Answer(Answer::Removed(operator)) => {
+                format!("removed from the queue{operator}")
+            }
+            MemberAnswer::AheadOfClock(by, _) => {
                 format!("refused a fencing token, {} ahead of its clock", show(*by))
             }
-            Reply::Heard(Some(_)) => "nominated".into(),
-            Reply::Heard(None) => return self.diagnostics.extend(own),
-            Reply::Failed(failure) => {
+            MemberAnswer::Heard(Some(_)) => "nominated".into(),
+            MemberAnswer::Heard(None) => return self.diagnostics.extend(own),
+            MemberAnswer::Failed(failure) => {
                 return self.report(number, Err(failure.clone()), own);
             }
         };
@@ -223,11 +228,11 @@ impl Quorum {
 
 fn send(
     member: &Member,
-    order: Order,
+    order: Outgoing,
     request: &Request,
     replies: &Sender<MemberReply<TaggedReply>>,
 ) {
-    let Order { member: number, round, what } = order;
+    let Outgoing { member: number, round, what } = order;
     let request = request.clone();
     // Numbered in the order of the decisions, whenever the members carry them out: two members may
     // be the same server.
@@ -236,10 +241,10 @@ fn send(
         let reply = match what {
             MemberRequest::Ask(op) => ask(store, &request, op, attempt, interrupt),
             MemberRequest::Listen(at_most) => {
-                store.hear_nomination(&request, at_most, interrupt).map(Reply::heard)
+                store.hear_nomination(&request, at_most, interrupt).map(MemberAnswer::heard)
             }
         };
-        Ok((round, reply.unwrap_or_else(Reply::Failed), store.server_run().cloned()))
+        Ok((round, reply.unwrap_or_else(MemberAnswer::Failed), store.server_run().cloned()))
     });
 }
 
@@ -249,18 +254,20 @@ fn ask(
     op: QuorumOp,
     attempt: u64,
     interrupt: Interrupt<'_>,
-) -> Result<Reply, Failure> {
+) -> Result<MemberAnswer, Failure> {
     let reply = repeated(attempt, store.patience(), |attempt| {
         Ok(match store.vote(request, op, attempt, interrupt)? {
-            Continue(place) => Some(Reply::Proposed(place)),
-            Break(Verdict::Answer(answer)) => Some(Reply::Answer(answer)),
-            Break(Verdict::FenceAhead { ahead, now }) => Some(Reply::Behind(ahead, now)),
+            Continue(place) => Some(MemberAnswer::Proposed(place)),
+            Break(Verdict::Answer(answer)) => Some(MemberAnswer::Answer(answer)),
+            Break(Verdict::AheadOfClock { ahead, now }) => {
+                Some(MemberAnswer::AheadOfClock(ahead, now))
+            }
             Break(Verdict::Again) => None,
         })
     })?;
     let fence = match &reply {
-        Reply::Answer(Answer::Granted { fence, .. }) => Some(*fence),
-        Reply::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),
+        MemberAnswer::Answer(Answer::Granted { fence, .. }) => Some(*fence),
+        MemberAnswer::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),
         _ => None,
     };
     if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
@@ -272,7 +279,7 @@ fn ask(
     Ok(reply)
 }
 
-impl Reply {
+impl MemberAnswer {
     fn heard(nominated: Option<Nomination>) -> Self {
         Self::Heard(nominated.filter(|it| (Fence(1)..TOO_LARGE).contains(&it.fence)))
     }

@@ -34,7 +34,7 @@ impl Quorum {
 
     /// Gives a hold to members that do not have it while the lease lasts, so that the loss of one
     /// more member does not end it. Does not wait for their replies.
-    pub(super) fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
+    pub(super) fn restore(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
         let Some(Granted { request, held, at }) = &self.granted else { return };
         if request.token != *token || lost.is_empty() {
             return;
@@ -57,7 +57,7 @@ impl Quorum {
     }
 
     /// Waits until no member is busy, up to this long.
-    pub(super) fn settle_down(&self, at_most: Duration) {
+    pub(super) fn await_idle(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         while self.members.iter().any(Member::is_busy) {
             if !matches!(answered(&self.idle, None, until), Ok(true)) {
@@ -72,9 +72,9 @@ impl Drop for Quorum {
     /// Gives members the time to send their last requests, without awaiting the replies.
     fn drop(&mut self) {
         if self.has_written {
-            self.settle_down(LAST_REPLIES);
+            self.await_idle(LAST_REPLIES);
             self.members.iter().for_each(Member::withdraw);
-            self.settle_down(FAREWELL);
+            self.await_idle(FAREWELL);
         }
     }
 }

@@ -61,7 +61,7 @@ impl Store for Quorum {
         )?;
         match decide_renewal(&votes) {
             RenewalDecision::Renewed { held: (fence, slot), left, lost } => {
-                self.put_back(token, ttl, &lost);
+                self.restore(token, ttl, &lost);
                 Ok(Renewal::Renewed { fence, slot, left })
             }
             RenewalDecision::NotHeld(why) => Ok(Renewal::NotHeld(why)),
@@ -69,7 +69,7 @@ impl Store for Quorum {
                 // While the lease lasts, no other client can have a majority. The next attempt then
                 // counts these.
                 if renewed > 0 {
-                    self.put_back(token, ttl, &lost);
+                    self.restore(token, ttl, &lost);
                 }
                 for number in lost {
                     let what = format!("{} has lost the hold", self.members[number].name());
@@ -126,7 +126,7 @@ impl Store for Quorum {
         self.granted = None;
         // Those that only listen for a message can be asked at once.
         self.members.iter().for_each(Member::withdraw);
-        self.settle_down(FAREWELL);
+        self.await_idle(FAREWELL);
         let posted = self.post_if_busy(|| leaving(request));
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);

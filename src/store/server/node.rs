@@ -6,7 +6,7 @@ mod link;
 use std::time::Duration;
 
 pub use handshake::Probe;
-use link::{Kind, Pipeline, Purpose, first_error};
+use link::{ConnectionUse, Pipeline, PipelineKind, first_error};
 
 use super::refusal::{self, Refusal};
 use super::scripts::Call;
@@ -26,7 +26,7 @@ pub struct Node {
     pub(in crate::store) address: Address,
     pub(in crate::store) io_timeout: Duration,
     probe: Option<Probe>,
-    connection: Option<(Connection, Purpose)>,
+    connection: Option<(Connection, ConnectionUse)>,
     /// Connections to other addresses of the server that have not answered a request. An undo goes
     /// to them too, because each may lead to another server, which may still execute that request.
     unanswered_elsewhere: Vec<Connection>,
@@ -162,9 +162,9 @@ impl Node {
     ) -> Result<(Vec<Value>, bool), Refusal> {
         let timeout = call.time(self.io_timeout);
         let kind = match () {
-            () if call.is_undo() => Kind::Undo,
-            () if call.min_replicas > 0 => Kind::Blocking,
-            () => Kind::Ordinary,
+            () if call.is_undo() => PipelineKind::Undo,
+            () if call.min_replicas > 0 => PipelineKind::Blocking,
+            () => PipelineKind::Ordinary,
         };
         // Without a reply, nobody learns that the hash is unknown.
         let is_blind = call.expects_no_reply || !self.unanswered_elsewhere.is_empty();
@@ -269,7 +269,7 @@ impl Node {
     pub fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
         let mut commands = self.select();
         commands.push(command);
-        let (timeout, kind) = (self.io_timeout, Kind::Ordinary);
+        let (timeout, kind) = (self.io_timeout, PipelineKind::Ordinary);
         let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
         let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {

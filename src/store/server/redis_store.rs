@@ -247,7 +247,7 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(match reply.confirmed(is_granted)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),
             // The waiter asks again, and then this is decided.
-            Verdict::Again | Verdict::FenceAhead { .. } => None,
+            Verdict::Again | Verdict::AheadOfClock { .. } => None,
         })
     }
 

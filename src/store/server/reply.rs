@@ -172,7 +172,7 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
         "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
         "again" => return Some(Verdict::Again),
         "ahead" => {
-            return Some(Verdict::FenceAhead { ahead: fields.millis()?, now: fields.time()? });
+            return Some(Verdict::AheadOfClock { ahead: fields.millis()?, now: fields.time()? });
         }
         _ => return None,
     }))

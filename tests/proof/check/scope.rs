@@ -6,7 +6,7 @@ use super::action::Faults;
 use super::time::TICK;
 use crate::values::ttl;
 use rlock::rules::waiter::heartbeat;
-use rlock::rules::{ClientInfo, Key, Kind, Mode, Owner, Request, Token};
+use rlock::rules::{ClientInfo, HoldKind, Key, Mode, Owner, Request, Token};
 
 /// The lease that clients ask for: three ticks less 1 ms, so that it ends between two ticks on the
 /// server as well as with the client, and leaves no tick to spare.
@@ -162,7 +162,7 @@ impl Terms {
             token: token(index),
             // Its last characters make a lock's generation.
             fresh_owner: format!("life-{}", token(index).id()).parse().unwrap(),
-            client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() }.to_lines(),
+            client: ClientInfo { kind: HoldKind::Exec, ..ClientInfo::default() }.to_lines(),
             ..Request::plain(key(), ttl)
         };
         Self { word, mode, tick, request }

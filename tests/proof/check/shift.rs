@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rlock::rules::Instant;
 use rlock::rules::supervisor::{self, Machine};
-use rlock::rules::waiter::Waiter;
+use rlock::rules::waiter::WaitMachine;
 
 pub(super) trait Shift {
     /// Moves all times to a clock that shows this much less.
@@ -23,7 +23,7 @@ impl<T: Shift> Shift for Option<T> {
     }
 }
 
-impl Shift for Waiter {
+impl Shift for WaitMachine {
     fn shift(&mut self, back: Duration) {
         self.until.shift(back);
         self.start_until.shift(back);

@@ -1,10 +1,10 @@
-//! Command lines.
+//! Subcommand lines.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use super::promises::{one_line, parts};
-use rlock::cli::{self, Command, Unparsed};
+use rlock::cli::{self, Subcommand, Unparsed};
 use rlock::config::{ReadOnce, Server, Terms};
 
 /// Checks command lines, from the words to the resolved configuration. The input is the arguments.
@@ -12,19 +12,19 @@ pub fn command_lines(bytes: &[u8]) {
     let arguments = parts(bytes).map(|argument| OsString::from_vec(argument.to_vec()));
     let arguments: Vec<_> = std::iter::once("rlock".into()).chain(arguments).collect();
     match cli::parse(&arguments) {
-        Ok(cli) => resolve(cli.command),
+        Ok(cli) => resolve(cli.subcommand),
         Err(Unparsed::Help(_)) => {}
         Err(Unparsed::Misuse(fault)) => one_line(&fault.to_string()),
     }
 }
 
-fn resolve(command: Command) {
+fn resolve(command: Subcommand) {
     let common = match &command {
-        Command::Exec(options) => &options.common,
-        Command::Acquire(options) => &options.common,
-        Command::Renew(options) => &options.common,
-        Command::Release(options) => &options.common,
-        Command::Inspect(options) => &options.common,
+        Subcommand::Exec(options) => &options.common,
+        Subcommand::Acquire(options) => &options.common,
+        Subcommand::Renew(options) => &options.common,
+        Subcommand::Release(options) => &options.common,
+        Subcommand::Inspect(options) => &options.common,
     };
     let files = [&common.password_file, &common.tls_ca, &common.tls_cert, &common.tls_key];
     // An input must not decide which files of this host are read.
@@ -37,14 +37,14 @@ fn resolve(command: Command) {
             .map_err(|error| error.to_string())
     };
     let resolved: Result<(), String> = match command {
-        Command::Exec(cli::Exec { common, terms, .. })
-        | Command::Acquire(cli::Acquire { common, terms, .. }) => {
+        Subcommand::Exec(cli::ExecArgs { common, terms, .. })
+        | Subcommand::Acquire(cli::AcquireArgs { common, terms, .. }) => {
             let terms = Terms::resolve(&common, terms, ReadOnce::new());
             terms.map(drop).map_err(|error| error.to_string())
         }
-        Command::Renew(options) => server(&options.common, options.ttl),
-        Command::Release(options) => server(&options.common, None),
-        Command::Inspect(options) => server(&options.common, None),
+        Subcommand::Renew(options) => server(&options.common, options.ttl),
+        Subcommand::Release(options) => server(&options.common, None),
+        Subcommand::Inspect(options) => server(&options.common, None),
     };
     if let Err(message) = resolved {
         one_line(&message);

@@ -3,7 +3,7 @@
 use super::step::{Ask, CLIENTS, Step, plain_ask};
 use crate::support::random::Random;
 use rlock::rules::model::lock::DAY;
-use rlock::rules::{Kind, Mode, Outcome, Revocation, Slot};
+use rlock::rules::{HoldKind, Mode, Outcome, Revocation, Slot};
 
 /// The history with this seed.
 pub(super) fn history(seed: u64) -> Vec<Step> {
@@ -147,7 +147,7 @@ impl Dice {
             ticket: self.sometimes(40, |dice| dice.sometimes(50, Self::ahead)),
             reminds: self.percent(30),
             overtaken: self.sometimes(25, |dice| 1 + dice.below(2)).unwrap_or(0),
-            kind: self.one_of(&[Kind::Exec, Kind::Acquire]),
+            kind: self.one_of(&[HoldKind::Exec, HoldKind::Acquire]),
         };
         match self.flavor {
             Flavor::Mixed => ask,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rlock::rules::quorum::QuorumOp;
 use rlock::rules::{
-    ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, Request, Revocation, Slot, Ticket,
-    Token,
+    ClientInfo, Fence, HoldKind, Key, Label, Mode, Outcome, Owner, Request, Revocation, Slot,
+    Ticket, Token,
 };
 
 use crate::values;
@@ -96,12 +96,12 @@ pub(super) struct Ask {
     pub(super) reminds: bool,
     /// How many later requests of this client were sent first: it is a duplicate, or was overtaken.
     pub(super) overtaken: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: HoldKind,
 }
 
 /// An exclusive request that does not wait.
 pub(super) fn plain_ask() -> Ask {
-    Ask { ttl: 100, kind: Kind::Exec, ..Ask::default() }
+    Ask { ttl: 100, kind: HoldKind::Exec, ..Ask::default() }
 }
 
 impl Ask {

@@ -11,7 +11,7 @@ use super::play::{Both, seen_in};
 use super::step::{Ask, Step, plain_ask};
 use crate::scripts::shim::Shim;
 use rlock::rules::quorum::Proposal;
-use rlock::rules::{Answer, Kind, Outcome, Revocation, Slot, Verdict};
+use rlock::rules::{Answer, HoldKind, Outcome, Revocation, Slot, Verdict};
 
 /// The name of each story, and what happens in it, one step a line. `a` to `t` are clients: `asks` is
 /// an exclusive request with a lease of 100 ms that does not wait, and `waits` one with a lease of 30
@@ -377,7 +377,7 @@ a lock can be closed beside a hold
     lock = Held closed c then b
 
 a hold from the future is not restored
-    a waits fence:172800000 = FenceAhead
+    a waits fence:172800000 = AheadOfClock
 
 a released hold stays released though its mark is lost
     a waits at-least:20000
@@ -431,10 +431,10 @@ a fencing token that is not a number, or is far ahead, is not continued
     a waits = Granted
     forget
     set fence 1e300
-    b waits = FenceAhead
+    b waits = AheadOfClock
     forget
     set fence 5e15
-    b waits = FenceAhead
+    b waits = AheadOfClock
 ";
 
 fn stories() -> impl Iterator<Item = &'static str> {
@@ -536,7 +536,7 @@ fn with(options: &[&str], mut ask: Ask) -> Ask {
             "ticket" => ask.ticket = Some(Some(number(value))),
             "fence" => ask.held = Some((number(value), None)),
             "slot" => ask.held = ask.held.map(|(fence, _)| (fence, Slot::new(number(value)))),
-            "acquire" => ask.kind = Kind::Acquire,
+            "acquire" => ask.kind = HoldKind::Acquire,
             "overtaken" => ask.overtaken = 1,
             "reminds" => ask.reminds = true,
             unknown => panic!("{unknown:?}"),

@@ -49,7 +49,7 @@ impl Acquisition {
             if is_ahead(state) {
                 let by = show(ServerTime(state.largest_number() / 1_000).since(clock));
                 ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
-            } else if let LastReply::Behind(by) = state.last_reply {
+            } else if let LastReply::AheadOfClock(by) = state.last_reply {
                 let by = show(by);
                 behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
             }

@@ -1,7 +1,7 @@
 //! The first step: a place in the queue of every member, and whether enough of them nominate the
 //! request.
 
-use super::{Acquisition, End, NOMINATION_LASTS, Phase, Step};
+use super::{Acquisition, AttemptEnd, AttemptPhase, AttemptStep, NOMINATION_LASTS};
 use crate::rules::quorum::QuorumOp;
 use crate::rules::quorum::majority::{blocking, most_common};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
@@ -12,7 +12,7 @@ impl Acquisition {
     /// Asks every idle member for a place in its queue.
     pub fn propose(&mut self, now: Instant) {
         self.round += 1;
-        self.phase = Phase::Proposing { since: now, majority_at: None };
+        self.phase = AttemptPhase::Proposing { since: now, majority_at: None };
         for member in 0..self.members.0.len() {
             self.ask_to_propose(member);
         }
@@ -27,9 +27,9 @@ impl Acquisition {
         since: Instant,
         majority_at: Option<Instant>,
         now: Instant,
-    ) -> Option<Step> {
+    ) -> Option<AttemptStep> {
         if let Some(end) = self.refusal() {
-            return Some(Step::End(end));
+            return Some(AttemptStep::End(end));
         }
         // The members agreed on it before enough of them had told the time.
         if self.ticket.is_some_and(|ticket| self.members.refuse(ticket.0)) {
@@ -43,7 +43,7 @@ impl Acquisition {
         let held = most_common(&self.given().collect::<Vec<_>>());
         let holding = self.members.distinct(|state| state.held(self.round) == held);
         if let Some(held) = held.filter(|_| holding >= self.majority && self.ticket.is_none()) {
-            return Some(Step::End(End::Granted(held)));
+            return Some(AttemptStep::End(AttemptEnd::Granted(held)));
         }
         // Only an agreed ticket supersedes.
         if let Some(slot) = self.may_commit(now)
@@ -56,14 +56,14 @@ impl Acquisition {
             state.has_spoken(self.round)
                 && !matches!(
                     state.last_reply,
-                    LastReply::Failed(_) | LastReply::Behind(_) | LastReply::Nothing
+                    LastReply::Failed(_) | LastReply::AheadOfClock(_) | LastReply::Nothing
                 )
                 && !self.members.is_ahead(state)
         };
         let answered = self.members.distinct(spoken);
         let open = self.open();
         let majority_at = majority_at.or((answered >= self.majority).then_some(now));
-        self.phase = Phase::Proposing { since, majority_at };
+        self.phase = AttemptPhase::Proposing { since, majority_at };
         // Members that have not answered could only change the decision if they nominate the
         // request.
         let nominating = self.members.distinct(|state| state.nominated().is_some());
@@ -72,7 +72,7 @@ impl Acquisition {
             _ => self.patience(since, majority_at),
         };
         if open > 0 && now < until {
-            return Some(Step::Wait(until));
+            return Some(AttemptStep::Wait(until));
         }
         let in_time = now < self.started + self.io_timeout;
         if answered < self.majority && self.has_met && in_time {
@@ -81,11 +81,11 @@ impl Acquisition {
         }
         // A holder that one member names has the lock, even if the others that know it are down.
         if answered < self.majority && !self.is_named() {
-            return Some(Step::End(End::TooFew(answered)));
+            return Some(AttemptStep::End(AttemptEnd::TooFew(answered)));
         }
         self.has_met |= answered >= self.majority;
         if let Some(held) = held {
-            self.settle_with(held, 0, now);
+            self.start_commit(held, 0, now);
             return None;
         }
         if self.ticket.is_none() {
@@ -104,7 +104,7 @@ impl Acquisition {
     }
 
     /// What to do with an agreed ticket and too few nominations.
-    pub fn not_nominated(&mut self, now: Instant) -> Option<Step> {
+    pub fn not_nominated(&mut self, now: Instant) -> Option<AttemptStep> {
         let mut view = merge(&self.members.views(), self.members.0.len(), true);
         let nominates =
             |state: &MemberState| state.nominated().is_some() && !self.members.is_ahead(state);
@@ -126,7 +126,7 @@ impl Acquisition {
                 proposals().map(|proposal| proposal.sleep).min().unwrap_or(NOMINATION_LASTS),
             );
             let too_young = too_young && !self.is_named();
-            return Some(Step::End(End::Queued { view, position, sleep, too_young }));
+            return Some(AttemptStep::End(AttemptEnd::Queued { view, position, sleep, too_young }));
         }
         if too_young && !self.is_named() {
             return Some(self.too_few(voting, now));
@@ -134,25 +134,25 @@ impl Acquisition {
         if self.is_lost() || !in_time || too_young {
             // The request itself is in the queues.
             view.waiter_count = view.waiter_count.saturating_sub(1);
-            return Some(Step::End(End::Refused(Box::new(Answer::Busy(view)))));
+            return Some(AttemptStep::End(AttemptEnd::Refused(Box::new(Answer::Busy(view)))));
         }
         self.pause(now);
         None
     }
 
     /// Only `usable` members could be used, unless one that has not answered still does.
-    fn too_few(&self, usable: usize, now: Instant) -> Step {
+    fn too_few(&self, usable: usize, now: Instant) -> AttemptStep {
         let until = self.started + self.io_timeout;
         if self.open() > 0 && now < until {
-            return Step::Wait(until);
+            return AttemptStep::Wait(until);
         }
-        Step::End(End::TooFew(usable))
+        AttemptStep::End(AttemptEnd::TooFew(usable))
     }
 
     /// Asks again after a pause.
     fn pause(&mut self, now: Instant) {
         let pause = self.undecided.pause().mul_f64(0.5 + self.share as f64 / f64::from(1 << 17));
-        self.phase = Phase::Pausing { until: now + pause };
+        self.phase = AttemptPhase::Pausing { until: now + pause };
     }
 
     /// Whether any member names a holder that keeps the request out: one that nominates it shows

@@ -19,14 +19,14 @@ fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
     let commit = QuorumOp::Commit(None, (Fence(12), None));
     assert_eq!(play.asked(), [(2, QuorumOp::Propose(None)), (0, commit), (1, commit)]);
     play.replies([0, 1], || granted(12));
-    assert_eq!(play.step, Step::End(End::Granted((Fence(12), None))));
+    assert_eq!(play.step, AttemptStep::End(AttemptEnd::Granted((Fence(12), None))));
 }
 
 #[test]
 fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
     let mut play = Play::begin(true, [0, 99_000, 0]);
     play.replies([0, 1], || granted(12));
-    assert_eq!(play.step, Step::End(End::Granted((Fence(12), None))));
+    assert_eq!(play.step, AttemptStep::End(AttemptEnd::Granted((Fence(12), None))));
     // The commit that gave the hold has not reached the second member yet.
     let mut play = Play::begin(true, [0; 3]);
     play.reply(0, granted(12));
@@ -43,7 +43,11 @@ fn a_hold_with_another_fence_does_not_count() {
     play.reply(0, granted(10));
     play.reply(1, granted(20));
     play.reply(2, granted(10));
-    assert_eq!(play.step, Step::End(End::Granted((Fence(10), None))), "two of three agree");
+    assert_eq!(
+        play.step,
+        AttemptStep::End(AttemptEnd::Granted((Fence(10), None))),
+        "two of three agree"
+    );
 
     let mut play = Play::begin(false, [0; 3]);
     play.replies([0, 1], || nominated(10));
@@ -53,7 +57,7 @@ fn a_hold_with_another_fence_does_not_count() {
     let leaps = |(_, part): &(usize, QuorumOp)| {
         matches!(part, QuorumOp::Commit(None, (Fence(20..276), None)))
     };
-    assert!(play.asked().iter().all(leaps), "{:?}", play.orders);
+    assert!(play.asked().iter().all(leaps), "{:?}", play.outgoing);
 }
 
 #[test]
@@ -89,14 +93,14 @@ fn a_hold_with_a_smaller_fence_is_given_up_and_asked_for_again() {
 
 #[test]
 fn a_fence_that_too_many_refuse_ends_the_request_at_once() {
-    let behind = || Reply::Behind(Duration::from_millis(DAY), ServerTime(0));
+    let behind = || MemberAnswer::AheadOfClock(Duration::from_millis(DAY), ServerTime(0));
     let mut play = Play::begin(false, [0; 3]);
     play.replies([0, 1, 2], || nominated(10));
     play.reply(0, granted(10));
     play.reply(1, behind());
     assert!(play.waits(), "the third may have a vote: {:?}", play.step);
     play.reply(2, failed());
-    assert_eq!(play.step, Step::End(End::TooFew(1)));
+    assert_eq!(play.step, AttemptStep::End(AttemptEnd::TooFew(1)));
     // Two that do not refuse are a majority.
     let mut play = Play::begin(false, [0; 3]);
     play.replies([0, 1, 2], || nominated(10));
@@ -116,7 +120,7 @@ fn a_member_that_has_not_answered_may_show_which_clock_is_wrong() {
     play.replies([2, 3], || nominated(10));
     play.reply(0, granted(far));
     play.reply(1, failed());
-    play.replies([2, 3], || Reply::Behind(Duration::from_millis(DAY), ServerTime(0)));
+    play.replies([2, 3], || MemberAnswer::AheadOfClock(Duration::from_millis(DAY), ServerTime(0)));
     assert!(play.waits(), "{:?}", play.step);
 }
 
@@ -138,8 +142,8 @@ fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
     let mut play = Play::begin(true, [0; 3]);
     play.replies([0, 1, 0, 1], || proposal(12, None, held_by("a")));
     assert!(play.is_queued(), "{:?}", play.step);
-    let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
-    play.orders.extend(orders);
+    let (outgoing, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
+    play.outgoing.extend(outgoing);
     play.reply(2, proposal(15, Some(15), free()));
     let restated = QuorumOp::Propose(Some(Ticket(12)));
     assert_eq!(play.asked(), [(2, restated)]);
@@ -149,13 +153,13 @@ fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
 fn messages_from_enough_members_are_enough_to_settle() {
     let mut play = Play::begin(true, [0; 3]);
     play.replies([0, 1, 2, 0, 1], || proposal(12, None, held_by("a")));
-    let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
-    play.orders = orders;
-    play.reply(0, Reply::Heard(Some(nomination(30, 1, &[]))));
+    let (outgoing, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
+    play.outgoing = outgoing;
+    play.reply(0, MemberAnswer::Heard(Some(nomination(30, 1, &[]))));
     assert!(play.waits(), "one call is not enough");
-    play.reply(1, Reply::Heard(Some(nomination(31, 1, &[]))));
-    assert_eq!(play.step, Step::End(End::Woken));
-    (play.orders, play.step) = play.acquisition.begin(play.now);
+    play.reply(1, MemberAnswer::Heard(Some(nomination(31, 1, &[]))));
+    assert_eq!(play.step, AttemptStep::End(AttemptEnd::Woken));
+    (play.outgoing, play.step) = play.acquisition.begin(play.now);
     let commit = QuorumOp::Commit(Some(Ticket(12)), (Fence(31), None));
     assert_eq!(play.asked(), [(0, commit), (1, commit)]);
 }
@@ -178,7 +182,7 @@ fn a_recently_restarted_server_has_no_vote() {
     assert!(play.is_queued(), "{:?}", play.step);
     let mut play = Play::begin(false, [99_000, 99_000, 0]);
     play.replies([0, 1, 2, 0, 1, 2], || nominated(12));
-    assert_eq!(play.step, Step::End(End::TooFew(1)));
+    assert_eq!(play.step, AttemptStep::End(AttemptEnd::TooFew(1)));
 }
 
 #[test]
@@ -200,7 +204,7 @@ fn a_request_awaits_every_member_that_it_needs() {
         play.replies([0, 1], || nominated(12));
         play.pass(20);
     }
-    assert_eq!(play.step, Step::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
+    assert_eq!(play.step, AttemptStep::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
     play.reply(2, nominated(12));
     assert!(play.asked().contains(&(2, QuorumOp::Commit(Some(Ticket(12)), (Fence(12), None)))));
 }
@@ -215,7 +219,8 @@ fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
     play.pass(300);
     play.replies([1, 2], || proposal(12, None, held_by("b")));
     let is_busy = |answer: &Answer| matches!(answer, Answer::Busy(_));
-    let refused = matches!(&play.step, Step::End(End::Refused(answer)) if is_busy(answer));
+    let refused =
+        matches!(&play.step, AttemptStep::End(AttemptEnd::Refused(answer)) if is_busy(answer));
     assert!(refused, "{:?}", play.step);
 }
 
@@ -225,7 +230,7 @@ fn a_silent_minority_is_awaited_only_as_long_again_as_the_majority_took() {
     play.pass(40);
     play.reply(0, proposal(10, None, free()));
     play.reply(1, nominated(10));
-    assert_eq!(play.step, Step::Wait(play.now + Duration::from_millis(40)));
+    assert_eq!(play.step, AttemptStep::Wait(play.now + Duration::from_millis(40)));
     play.pass(40);
     let restated = QuorumOp::Propose(Some(Ticket(10)));
     assert_eq!(play.asked()[1..], [(0, restated), (1, restated)]);
@@ -237,7 +242,7 @@ fn requests_that_are_nominated_together_ask_for_different_slots_that_a_majority_
         let mut play = Play::begin_in(slots(3), true, [0; 3]);
         for (member, (position, taken)) in proposals.into_iter().enumerate() {
             let nominated = Some(nomination(12, position, taken));
-            play.reply(member, Reply::Proposed(Proposal { nominated, ..place(12, free()) }));
+            play.reply(member, MemberAnswer::Proposed(Proposal { nominated, ..place(12, free()) }));
         }
         let commits = play.asked().into_iter().filter_map(|(_, part)| match part {
             QuorumOp::Commit(_, (_, slot)) => slot.map(Slot::get),
@@ -269,7 +274,7 @@ fn a_warning_names_the_clock_that_is_wrong_and_by_how_much() {
         let number = (days * DAY + more) * 1_000;
         proposal(number, Some(number), View { now: ServerTime(days * DAY), ..free() })
     };
-    let of = |replies: [Reply; 3], has_failed| {
+    let of = |replies: [MemberAnswer; 3], has_failed| {
         let mut play = Play::begin(true, [0; 3]);
         for (member, reply) in replies.into_iter().enumerate() {
             play.reply(member, reply);
@@ -282,7 +287,7 @@ fn a_warning_names_the_clock_that_is_wrong_and_by_how_much() {
     assert!(of([nominated(10), nominated(10), days_ahead(1, 0)], false).is_empty());
     assert!(of([nominated(10), failed(), days_ahead(2, 0)], false).is_empty());
     assert_eq!(of([nominated(10), failed(), days_ahead(2, 0)], true), ahead);
-    let behind = || Reply::Behind(Duration::from_millis(2 * DAY), ServerTime(0));
+    let behind = || MemberAnswer::AheadOfClock(Duration::from_millis(2 * DAY), ServerTime(0));
     let told = ["1 clock of b is 2d behind a fencing token; correct the clock"];
     assert_eq!(of([nominated(10), behind(), nominated(10)], false), told);
     assert_eq!(of([nominated(10), behind(), days_ahead(2, 0)], false), ahead);
@@ -301,21 +306,21 @@ fn a_warning_names_the_servers_that_are_too_young() {
 
 #[test]
 fn a_request_with_n_is_lost_if_too_few_servers_are_left() {
-    let kept_out = |kept_out| Reply::Proposed(Proposal { kept_out, ..place(12, free()) });
+    let kept_out = |kept_out| MemberAnswer::Proposed(Proposal { kept_out, ..place(12, free()) });
     // Not all of the holders are listed.
     let crowded = |is_crowded: bool| {
         let view = if is_crowded { View { holder_count: 101, ..held_by("a") } } else { free() };
         proposal(12, None, view)
     };
-    for reply in [&kept_out as &dyn Fn(bool) -> Reply, &crowded] {
+    for reply in [&kept_out as &dyn Fn(bool) -> MemberAnswer, &crowded] {
         for lost in 0..=5 {
             let mut play = Play::begin(false, [0; 5]);
             for member in (0..5).chain(0..3) {
-                if !matches!(play.step, Step::End(_)) {
+                if !matches!(play.step, AttemptStep::End(_)) {
                     play.reply(member, reply(member < lost));
                 }
             }
-            let is_busy = matches!(play.step, Step::End(End::Refused(_)));
+            let is_busy = matches!(play.step, AttemptStep::End(AttemptEnd::Refused(_)));
             assert_eq!(is_busy, lost >= 3, "{lost}: {:?}", play.step);
         }
     }
@@ -335,18 +340,18 @@ fn a_request_with_n_joins_only_holders_of_its_mode_that_leave_a_slot() {
         view.holders[0].mode = held;
         let mut play = Play::begin_in(asked, false, [0; 3]);
         for member in [0, 1, 2, 0, 1] {
-            if !matches!(play.step, Step::End(_)) {
+            if !matches!(play.step, AttemptStep::End(_)) {
                 play.reply(member, proposal(12, None, view.clone()));
             }
         }
-        let has_ended = matches!(play.step, Step::End(End::Refused(_)));
+        let has_ended = matches!(play.step, AttemptStep::End(AttemptEnd::Refused(_)));
         assert_eq!(has_ended, is_busy, "{asked:?} beside {held:?}: {:?}", play.step);
     }
 }
 
 #[test]
 fn a_request_may_be_known_once_a_server_may_have_received_it() {
-    let unsent = || Reply::Failed(Failure::Interrupted { sent: false });
+    let unsent = || MemberAnswer::Failed(Failure::Interrupted { sent: false });
     let mut play = Play::begin(true, [0; 3]);
     assert!(play.acquisition.may_be_known());
     play.replies([0, 1], unsent);

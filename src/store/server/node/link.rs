@@ -22,7 +22,7 @@ const MOST_TRIES: usize = 3;
 
 /// What a connection may still be used for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum ConnectionUse {
     Any,
     /// Only to undo an earlier request on the same connection, which the undo must not overtake.
     /// Either the server did not answer that request in time, or it rejected the login but runs
@@ -37,12 +37,12 @@ pub(super) struct Pipeline<'a> {
     /// For all replies together.
     pub(super) timeout: Duration,
     pub(super) interrupt: Interrupt<'a>,
-    pub(super) kind: Kind,
+    pub(super) kind: PipelineKind,
 }
 
 /// What the commands of a pipeline do to those that follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PipelineKind {
     Ordinary,
     /// The server delays commands that follow on the same connection, and discards them if the
     /// connection closes.
@@ -113,14 +113,14 @@ impl Node {
         let withdrawal = self.withdrawal.clone();
         let withdrawn = || withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
         let pipeline = &Pipeline { interrupt: pipeline.interrupt.or_else(withdrawn), ..*pipeline };
-        if pipeline.kind == Kind::Undo {
+        if pipeline.kind == PipelineKind::Undo {
             for mut connection in self.unanswered_elsewhere.drain(..) {
                 let _ = connection.exchange(pipeline.commands, Limit::new(Duration::ZERO, None));
             }
         }
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
-        let is_usable = |(connection, purpose): &mut (Connection, Purpose)| {
-            let serves = *purpose == Purpose::Any || pipeline.kind == Kind::Undo;
+        let is_usable = |(connection, purpose): &mut (Connection, ConnectionUse)| {
+            let serves = *purpose == ConnectionUse::Any || pipeline.kind == PipelineKind::Undo;
             // A server stops reading from a Unix socket that was closed before its replies were read.
             // So the last request takes another connection. Its tombstone rejects the earlier one.
             let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
@@ -168,14 +168,16 @@ impl Node {
         commands: &[Cmd],
         limit: Limit<'_>,
     ) -> Result<Option<Vec<Value>>, Failure> {
-        let Some((mut connection, Purpose::Any)) = self.connection.take() else { return Ok(None) };
+        let Some((mut connection, ConnectionUse::Any)) = self.connection.take() else {
+            return Ok(None);
+        };
         if connection.is_left() {
             return Ok(None);
         }
         let replies = connection.exchange(commands, limit).inspect_err(|failure| {
             self.address.route.serves(connection.address(), !failure.is_unanswered());
         })?;
-        self.connection = Some((connection, Purpose::Any));
+        self.connection = Some((connection, ConnectionUse::Any));
         Ok(Some(replies))
     }
 
@@ -188,23 +190,23 @@ impl Node {
     ) {
         self.address.route.serves(connection.address(), !failure.is_unanswered());
         let purpose = match (failure, pipeline.kind) {
-            (_, Kind::Blocking) => return,
-            (Failure::Interrupted { sent: true }, _) => Purpose::Any,
+            (_, PipelineKind::Blocking) => return,
+            (Failure::Interrupted { sent: true }, _) => ConnectionUse::Any,
             // No request follows an undo, and a new connection may work.
-            (Failure::Unreachable { delivery: Delivery::Pending, .. }, Kind::Ordinary) => {
-                Purpose::UndoOnly
+            (Failure::Unreachable { delivery: Delivery::Pending, .. }, PipelineKind::Ordinary) => {
+                ConnectionUse::UndoOnly
             }
             _ => return,
         };
         self.connection = Some((connection, purpose));
     }
 
-    fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, Purpose), Refusal> {
+    fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, ConnectionUse), Refusal> {
         let at_most = match pipeline.timeout.is_zero() {
             // There is nothing to undo.
             true if !self.has_sent => return Err(Failure::Interrupted { sent: false }.into()),
             true => TO_CONNECT_AT_THE_END.min(self.io_timeout),
-            false if pipeline.kind == Kind::Undo => pipeline.timeout,
+            false if pipeline.kind == PipelineKind::Undo => pipeline.timeout,
             false => self.io_timeout,
         };
         let earlier = self.connection.take().map(|(earlier, _)| earlier);
@@ -213,12 +215,12 @@ impl Node {
         let connection = Connection::open(&self.address, limit)?;
         self.unanswered_elsewhere.retain(|earlier| earlier.address() != connection.address());
         self.has_sent = true;
-        Ok((connection, Purpose::Any))
+        Ok((connection, ConnectionUse::Any))
     }
 
     fn exchange_on(
         &mut self,
-        (mut connection, purpose): (Connection, Purpose),
+        (mut connection, purpose): (Connection, ConnectionUse),
         is_new: bool,
         pipeline: &Pipeline<'_>,
     ) -> Result<Vec<Value>, Refusal> {
@@ -233,7 +235,7 @@ impl Node {
             Err(failure) => {
                 // If the undo got no answer either, both requests are already under way in the
                 // right order, and the connection is useless.
-                if purpose == Purpose::Any {
+                if purpose == ConnectionUse::Any {
                     self.keep_unanswered(connection, pipeline, &failure);
                 }
                 return Err(failure.into());
@@ -270,13 +272,13 @@ impl Node {
         executed: bool,
         refused: Refusal,
         connection: Connection,
-        kind: Kind,
+        kind: PipelineKind,
     ) -> Result<(), Refusal> {
         if !executed {
             return Err(refused);
         }
-        self.connection = Some((connection, Purpose::UndoOnly));
-        if kind != Kind::Undo {
+        self.connection = Some((connection, ConnectionUse::UndoOnly));
+        if kind != PipelineKind::Undo {
             return Err(refused.failure.but_maybe_executed().into());
         }
         let warning = refused.failure.reworded(|what| format!("{what} (the lock was released)"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::check::shift::Shift;
 use crate::check::time::now;
-use rlock::rules::quorum::acquisition::{Phase, UNDECIDED};
+use rlock::rules::quorum::acquisition::{AttemptPhase, UNDECIDED};
 use rlock::rules::quorum::{Acquisition, LastReply, Proposal};
 use rlock::rules::{Answer, Fence, Instant, View};
 
@@ -24,12 +24,13 @@ fn each_time(it: &mut Acquisition, mut change: impl FnMut(&mut Instant)) {
         change(&mut run.since);
     }
     match &mut it.phase {
-        Phase::Proposing { since, majority_at } | Phase::Committing { since, majority_at, .. } => {
+        AttemptPhase::Proposing { since, majority_at }
+        | AttemptPhase::Committing { since, majority_at, .. } => {
             change(since);
             majority_at.iter_mut().for_each(change);
         }
-        Phase::Pausing { until } | Phase::Resting { until } => change(until),
-        Phase::Ended => {}
+        AttemptPhase::Pausing { until } | AttemptPhase::Resting { until } => change(until),
+        AttemptPhase::Ended => {}
     }
 }
 
@@ -44,7 +45,7 @@ pub(super) fn make_canonical(it: &mut Acquisition, tick: Duration) {
     each_time(it, |time| whole_ticks(time, tick));
     let round = it.round;
     (it.round, it.undecided) = (1, UNDECIDED);
-    if let Phase::Committing { raises, .. } = &mut it.phase {
+    if let AttemptPhase::Committing { raises, .. } = &mut it.phase {
         *raises = (*raises).min(1);
     }
     for state in &mut it.members.0 {
@@ -66,7 +67,7 @@ pub(super) fn make_canonical(it: &mut Acquisition, tick: Duration) {
 /// The fencing tokens that a request knows.
 pub(super) fn fences(it: &mut Acquisition) -> impl Iterator<Item = &mut u64> {
     let wanted = match &mut it.phase {
-        Phase::Committing { held, .. } => Some(&mut held.0.0),
+        AttemptPhase::Committing { held, .. } => Some(&mut held.0.0),
         _ => None,
     };
     let replies = it.members.0.iter_mut().flat_map(|state| match &mut state.last_reply {

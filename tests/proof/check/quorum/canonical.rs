@@ -11,7 +11,7 @@ use super::world::World;
 use crate::check::lock;
 use crate::check::time::{NOW, now};
 use rlock::rules::Answer;
-use rlock::rules::quorum::{MemberState, Nomination, QuorumOp, Reply};
+use rlock::rules::quorum::{MemberAnswer, MemberState, Nomination, QuorumOp};
 
 /// What the servers' clocks show in microseconds.
 const CLOCK: u64 = NOW * 1_000;
@@ -92,10 +92,10 @@ impl World {
                 }
                 all.extend(line.mail.iter_mut().flatten().map(|it| &mut it.fence.0));
                 match line.reply.as_mut().map(|reply| &mut reply.reply) {
-                    Some(Reply::Proposed(proposal)) => all.extend(fences_of(proposal)),
+                    Some(MemberAnswer::Proposed(proposal)) => all.extend(fences_of(proposal)),
                     Some(
-                        Reply::Answer(Answer::Granted { fence, .. })
-                        | Reply::Heard(Some(Nomination { fence, .. })),
+                        MemberAnswer::Answer(Answer::Granted { fence, .. })
+                        | MemberAnswer::Heard(Some(Nomination { fence, .. })),
                     ) => all.push(&mut fence.0),
                     _ => {}
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::quorum::Acquisition;
-use rlock::rules::waiter::Waiter;
+use rlock::rules::waiter::WaitMachine;
 use rlock::rules::{Instant, Lease, Slot};
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -20,7 +20,7 @@ pub(super) struct Client {
 pub(super) enum Phase {
     #[default]
     Idle,
-    Acquiring(Waiter, Acquisition, Doing),
+    Acquiring(WaitMachine, Acquisition, Doing),
     /// Its command runs.
     Holding(Lease, Option<Slot>),
     Ended(How),

@@ -9,11 +9,11 @@ use super::world::{IO_TIMEOUT, World};
 use crate::check::property::Property;
 use crate::check::time::now;
 use rlock::rules::quorum::{
-    Acquisition, End, Held, MemberRequest, Order, QuorumOp, RenewalDecision, Reply, Step, Votes,
-    decide_renewal,
+    Acquisition, AttemptEnd, AttemptStep, Held, MemberAnswer, MemberRequest, Outgoing, QuorumOp,
+    RenewalDecision, Votes, decide_renewal,
 };
 use rlock::rules::servers::Run;
-use rlock::rules::waiter::{self, Event, Stop, Waiter};
+use rlock::rules::waiter::{Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use rlock::rules::{Answer, Failure, Instant, Lease, Renewal, UserMessage};
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         (self.monitor.floors[index], self.monitor.older[index]) =
             (self.monitor.granted, self.status());
         let request = &self.course.scope.clients[index].request;
-        let (waiter, step) = Waiter::new(request.ttl, None);
+        let (waiter, step) = WaitMachine::new(request.ttl, None);
         let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, now());
         let doing = Doing::Rest(now());
         self.clients[index].phase = Phase::Acquiring(waiter, acquisition, doing);
@@ -29,36 +29,36 @@ impl World {
     }
 
     /// Carries out a waiter's step.
-    fn follow(&mut self, index: usize, step: waiter::Step) {
+    fn follow(&mut self, index: usize, step: WaitStep) {
         let Phase::Acquiring(_, acquisition, doing) = &mut self.clients[index].phase else {
             return;
         };
         match step {
-            waiter::Step::Ask { .. } => {
-                let (orders, step) = acquisition.begin(now());
+            WaitStep::Ask { .. } => {
+                let (outgoing, step) = acquisition.begin(now());
                 *doing = Doing::Attempt(now());
-                self.carry_out(index, orders, step);
+                self.carry_out(index, outgoing, step);
             }
-            waiter::Step::Sleep { at_most, .. } => {
+            WaitStep::Sleep { at_most, .. } => {
                 let until = now() + at_most;
-                let (orders, step) = acquisition.rest(until, now());
+                let (outgoing, step) = acquisition.rest(until, now());
                 *doing = Doing::Sleep(until);
-                self.carry_out(index, orders, step);
+                self.carry_out(index, outgoing, step);
             }
-            waiter::Step::Rest { until } => *doing = Doing::Rest(until),
-            waiter::Step::Withdraw(end) => {
+            WaitStep::Rest { until } => *doing = Doing::Rest(until),
+            WaitStep::Withdraw(end) => {
                 self.post(index, What::Leave);
-                self.on(index, Event::Withdrawn(end, Ok(())), None);
+                self.on(index, WaitEvent::Withdrawn(end, Ok(())), None);
             }
-            waiter::Step::End(end) => {
+            WaitStep::End(end) => {
                 let how = match end {
-                    waiter::End::Granted(lease, fence, slot) => {
+                    WaitEnd::Granted(lease, fence, slot) => {
                         return self.hold(index, lease, (fence, slot));
                     }
-                    waiter::End::Busy(_) => How::Busy,
-                    waiter::End::Failed(_) => How::Failed,
-                    waiter::End::Stopped(_) => How::Signaled,
-                    waiter::End::Superseded(_) => {
+                    WaitEnd::Busy(_) => How::Busy,
+                    WaitEnd::Failed(_) => How::Failed,
+                    WaitEnd::Stopped(_) => How::Signaled,
+                    WaitEnd::Superseded(_) => {
                         self.post(index, What::Leave);
                         How::Superseded
                     }
@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Tells the waiter what came of its last step.
-    fn on(&mut self, index: usize, event: Event, stop: Option<Stop>) {
+    fn on(&mut self, index: usize, event: WaitEvent, stop: Option<Stop>) {
         if let Phase::Acquiring(waiter, ..) = &mut self.clients[index].phase {
             let (_, step) = waiter.on(event, stop, now());
             self.follow(index, step);
@@ -78,8 +78,8 @@ impl World {
     }
 
     /// As `Quorum::carry_out`.
-    fn carry_out(&mut self, index: usize, orders: Vec<Order>, step: Step) {
-        for Order { member, round, what } in orders {
+    fn carry_out(&mut self, index: usize, outgoing: Vec<Outgoing>, step: AttemptStep) {
+        for Outgoing { member, round, what } in outgoing {
             match what {
                 MemberRequest::Ask(part) => {
                     self.send(index, member, What::Ask(part), round, true);
@@ -93,30 +93,30 @@ impl World {
             return;
         };
         match (step, doing) {
-            (Step::Wait(until), Doing::Attempt(next) | Doing::Sleep(next)) => {
+            (AttemptStep::Wait(until), Doing::Attempt(next) | Doing::Sleep(next)) => {
                 *next = until;
                 if until <= now() {
                     self.act_on_time(index);
                 }
             }
-            (Step::End(end), Doing::Attempt(_)) => {
+            (AttemptStep::End(end), Doing::Attempt(_)) => {
                 let sent = acquisition.started;
                 self.attempted(index, sent, end);
             }
-            (Step::End(_), _) => self.on(index, Event::Woken(Ok(())), None),
-            (Step::Wait(_), Doing::Rest(_)) => {}
+            (AttemptStep::End(_), _) => self.on(index, WaitEvent::Woken(Ok(())), None),
+            (AttemptStep::Wait(_), Doing::Rest(_)) => {}
         }
     }
 
     /// As `Quorum::attempt`.
-    fn attempted(&mut self, index: usize, sent: Instant, end: End) {
+    fn attempted(&mut self, index: usize, sent: Instant, end: AttemptEnd) {
         let answer = match end {
-            End::Granted((fence, slot)) => Ok(Answer::Granted { fence, slot }),
-            End::Queued { view, position, sleep, .. } => {
+            AttemptEnd::Granted((fence, slot)) => Ok(Answer::Granted { fence, slot }),
+            AttemptEnd::Queued { view, position, sleep, .. } => {
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle: None })
             }
-            End::Refused(answer) => Ok(*answer),
-            End::TooFew(usable) => {
+            AttemptEnd::Refused(answer) => Ok(*answer),
+            AttemptEnd::TooFew(usable) => {
                 let Phase::Acquiring(_, acquisition, _) = &self.clients[index].phase else {
                     return;
                 };
@@ -124,7 +124,7 @@ impl World {
                 let failure = votes.too_few(names, usable);
                 Err(if acquisition.may_be_known() { failure.but_maybe_executed() } else { failure })
             }
-            End::Woken => Err(Failure::Interrupted { sent: true }),
+            AttemptEnd::Woken => Err(Failure::Interrupted { sent: true }),
         };
         // A failure says itself whether the waiter has to withdraw the request.
         let continues =
@@ -140,7 +140,7 @@ impl World {
                 self.send(index, member, restore, 0, false);
             }
         }
-        self.on(index, Event::Answered { sent, answer }, None);
+        self.on(index, WaitEvent::Answered { sent, answer }, None);
     }
 
     fn send(&mut self, index: usize, member: usize, what: What, round: u64, awaits: bool) {
@@ -164,10 +164,10 @@ impl World {
         let failure = Failure::Interrupted { sent: true };
         let event = match doing {
             Doing::Attempt(_) => {
-                Event::Answered { sent: acquisition.started, answer: Err(failure) }
+                WaitEvent::Answered { sent: acquisition.started, answer: Err(failure) }
             }
-            Doing::Sleep(_) => Event::Woken(Err(failure)),
-            Doing::Rest(_) => Event::Woken(Ok(())),
+            Doing::Sleep(_) => WaitEvent::Woken(Err(failure)),
+            Doing::Rest(_) => WaitEvent::Woken(Ok(())),
         };
         self.on(index, event, Some(Stop::Signal(Signal::SIGTERM)));
     }
@@ -195,8 +195,8 @@ impl World {
         };
         if let Phase::Acquiring(_, acquisition, _) = &mut self.clients[index].phase {
             let run = since.map(|since| Run { id: member.to_string(), since });
-            let (orders, step) = acquisition.replied(member, round, reply, run, now());
-            self.carry_out(index, orders, step);
+            let (outgoing, step) = acquisition.replied(member, round, reply, run, now());
+            self.carry_out(index, outgoing, step);
         }
     }
 
@@ -206,7 +206,7 @@ impl World {
         let since = Some(server.since);
         let line = &mut server.lines[index];
         if let Some((round, _)) = line.listening.take() {
-            let reply = Reply::Heard(line.mail.remove(0));
+            let reply = MemberAnswer::Heard(line.mail.remove(0));
             line.reply = Some(Replied { round, reply, since });
             self.read_reply(index, member);
         }
@@ -218,11 +218,11 @@ impl World {
             Phase::Acquiring(_, acquisition, Doing::Attempt(until) | Doing::Sleep(until))
                 if *until <= now() =>
             {
-                let (orders, step) = acquisition.progress(now());
-                self.carry_out(index, orders, step);
+                let (outgoing, step) = acquisition.progress(now());
+                self.carry_out(index, outgoing, step);
             }
             Phase::Acquiring(_, _, Doing::Rest(until)) if *until <= now() => {
-                self.on(index, Event::Woken(Ok(())), None);
+                self.on(index, WaitEvent::Woken(Ok(())), None);
             }
             Phase::Holding(lease, ..) if lease.deadline() <= now() => self.finish(index),
             Phase::Holding(lease, _)

@@ -9,7 +9,7 @@ use crate::check::shift::Shift;
 use crate::check::time::{TICK, now};
 use rlock::rules::model::lock::Origin;
 use rlock::rules::model::{Lock, Message};
-use rlock::rules::quorum::{Nomination, QuorumOp, Reply};
+use rlock::rules::quorum::{MemberAnswer, Nomination, QuorumOp};
 use rlock::rules::{Delivery, Failure, Instant, Renewal, Request, UserMessage, Verdict};
 
 /// How many servers the quorum has.
@@ -75,7 +75,7 @@ pub(super) enum What {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Replied {
     pub(super) round: u64,
-    pub(super) reply: Reply,
+    pub(super) reply: MemberAnswer,
     /// When the run of the server began, if it answered.
     pub(super) since: Option<Instant>,
 }
@@ -217,7 +217,7 @@ impl Line {
         if let Some((round, until)) = self.listening {
             if is_up && until <= now() {
                 self.listening = None;
-                self.reply = Some(Replied { round, reply: Reply::Heard(None), since: None });
+                self.reply = Some(Replied { round, reply: MemberAnswer::Heard(None), since: None });
             } else if until + io_timeout <= now() {
                 self.listening = None;
                 self.reply = Some(failed(round, unreachable(Delivery::Pending)));
@@ -231,28 +231,30 @@ fn unreachable(delivery: Delivery) -> Failure {
 }
 
 fn failed(round: u64, failure: Failure) -> Replied {
-    Replied { round, reply: Reply::Failed(failure), since: None }
+    Replied { round, reply: MemberAnswer::Failed(failure), since: None }
 }
 
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
-fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) -> Reply {
+fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) -> MemberAnswer {
     let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
     let request = Request { heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
         match calls.vote(&request, part, sent.attempt + more) {
             Break(Verdict::Again) if sent.awaited.is_some() => {}
             Break(Verdict::Again) => break,
-            Break(Verdict::Answer(answer)) => return Reply::Answer(answer),
+            Break(Verdict::Answer(answer)) => return MemberAnswer::Answer(answer),
             Continue(mut place) => {
                 // Time passes only in ticks.
                 let ticks = place.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
                 place.sleep = TICK * ticks;
-                return Reply::Proposed(place);
+                return MemberAnswer::Proposed(place);
             }
-            Break(Verdict::FenceAhead { now, .. }) => return Reply::Behind(AHEAD, now),
+            Break(Verdict::AheadOfClock { now, .. }) => {
+                return MemberAnswer::AheadOfClock(AHEAD, now);
+            }
         }
     }
-    Reply::Heard(None)
+    MemberAnswer::Heard(None)
 }
 
 /// Whether a token has a place with an agreed ticket.

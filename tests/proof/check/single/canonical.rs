@@ -9,7 +9,7 @@ use super::world::World;
 use crate::check::lock;
 use crate::check::scope::{Terms, whose};
 use crate::check::time::{NOW, now};
-use rlock::rules::{HoldState, Kind, ServerTime, View};
+use rlock::rules::{HoldKind, HoldState, ServerTime, View};
 
 impl World {
     /// Blanks what is only shown, and gives times that no longer matter one value.
@@ -59,7 +59,7 @@ fn settle_view(view: &mut View, ago: Duration) {
     view.holders.retain_mut(|holder| {
         let renews = matches!(
             (holder.state, holder.client.kind),
-            (HoldState::Held, Kind::Exec | Kind::WhilePid)
+            (HoldState::Held, HoldKind::Exec | HoldKind::WhilePid)
         );
         let left = match renews {
             true => holder.deadline.since(holder.renewed),

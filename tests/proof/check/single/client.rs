@@ -8,7 +8,7 @@ use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::Machine;
-use rlock::rules::waiter::{End, Waiter};
+use rlock::rules::waiter::{WaitEnd, WaitMachine};
 use rlock::rules::{Attempts, Instant, Seen, Slot, Ticket};
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -33,7 +33,7 @@ pub(super) struct Client {
 pub(super) enum Phase {
     #[default]
     Idle,
-    Waiting(Waiter, Pending),
+    Waiting(WaitMachine, Pending),
     /// Its command runs.
     Holding(Machine, Schedule),
     /// `Some`: when to try again.
@@ -49,7 +49,7 @@ pub(super) enum Pending {
     Answer(Option<Seen>, Option<Ticket>),
     Sleep(Instant),
     Rest(Instant),
-    Withdrawal(End),
+    Withdrawal(WaitEnd),
 }
 
 impl Client {

@@ -11,7 +11,7 @@ use super::world::World;
 use crate::check::time::now;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
-use rlock::rules::waiter::{End, Event, Step, Stop, Waiter};
+use rlock::rules::waiter::{Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use rlock::rules::{
     Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Seen, Slot, Ticket, UserMessage,
     Verdict,
@@ -24,31 +24,31 @@ impl World {
     pub(super) fn start_client(&mut self, index: usize) {
         let terms = &self.course.scope.clients[index];
         let until = terms.has('w').then(|| now() + WAIT_LIMIT);
-        let (waiter, step) = Waiter::new(terms.request.ttl, until);
+        let (waiter, step) = WaitMachine::new(terms.request.ttl, until);
         self.clients[index].phase = Phase::Waiting(waiter, Pending::Answer(None, None));
         self.follow(index, step);
     }
 
     /// Carries out a waiter's step.
-    fn follow(&mut self, index: usize, step: Step) {
+    fn follow(&mut self, index: usize, step: WaitStep) {
         let pending = match step {
-            Step::Ask { seen, arrival } => {
+            WaitStep::Ask { seen, arrival } => {
                 self.pend(index, Pending::Answer(seen.clone(), arrival));
                 return self.ask(index, seen, arrival, now());
             }
-            Step::Sleep { at_most, .. } => Pending::Sleep(now() + at_most),
-            Step::Rest { until } => Pending::Rest(until),
-            Step::Withdraw(end) => {
+            WaitStep::Sleep { at_most, .. } => Pending::Sleep(now() + at_most),
+            WaitStep::Rest { until } => Pending::Rest(until),
+            WaitStep::Withdraw(end) => {
                 self.pend(index, Pending::Withdrawal(end));
                 return self.send(index, What::Leave, now());
             }
-            Step::End(End::Granted(lease, _, slot)) => {
+            WaitStep::End(WaitEnd::Granted(lease, _, slot)) => {
                 return match self.clients[index].signaled {
                     true => self.release(index, lease, now()),
                     false => self.hold(index, lease, slot),
                 };
             }
-            Step::End(_) => return self.stop(index, Phase::Ended),
+            WaitStep::End(_) => return self.stop(index, Phase::Ended),
         };
         self.pend(index, pending);
     }
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    fn tell_waiter(&mut self, index: usize, event: Event) {
+    fn tell_waiter(&mut self, index: usize, event: WaitEvent) {
         let client = &mut self.clients[index];
         let signal = client.signaled.then_some(Stop::Signal(Signal::SIGTERM));
         if let Phase::Waiting(waiter, _) = &mut client.phase {
@@ -146,7 +146,7 @@ impl World {
         let unawaited = |reply: Reply| -> ! { panic!("{reply:?} was not awaited") };
         match &mut self.clients[index].phase {
             Phase::Waiting(_, Pending::Withdrawal(end)) => {
-                let event = Event::Withdrawn(end.clone(), answer.map(drop));
+                let event = WaitEvent::Withdrawn(end.clone(), answer.map(drop));
                 self.tell_waiter(index, event);
             }
             Phase::Waiting(_, pending) => match (answer, pending) {
@@ -160,7 +160,7 @@ impl World {
                         Reply::Verdict(Verdict::Answer(answer)) => answer,
                         reply => unawaited(reply),
                     });
-                    self.tell_waiter(index, Event::Answered { sent, answer });
+                    self.tell_waiter(index, WaitEvent::Answered { sent, answer });
                 }
             },
             Phase::Holding(_, schedule) => {
@@ -188,7 +188,7 @@ impl World {
 
     pub(super) fn wake(&mut self, index: usize) {
         self.clients[index].mail = false;
-        self.tell_waiter(index, Event::Woken(Ok(())));
+        self.tell_waiter(index, WaitEvent::Woken(Ok(())));
     }
 
     pub(super) fn time_out(&mut self, index: usize) {
@@ -215,7 +215,7 @@ impl World {
                 self.answered(index, sent, Err(unreachable(Delivery::Lost)));
             }
             None if was_asleep => {
-                self.tell_waiter(index, Event::Woken(Err(unreachable(Delivery::Lost))));
+                self.tell_waiter(index, WaitEvent::Woken(Err(unreachable(Delivery::Lost))));
             }
             None => {}
         }
@@ -229,15 +229,15 @@ impl World {
             Pending::Answer(..) => {
                 let sent = client.connection.interrupt().unwrap_or(now());
                 let answer = Err(Failure::Interrupted { sent: true });
-                self.tell_waiter(index, Event::Answered { sent, answer });
+                self.tell_waiter(index, WaitEvent::Answered { sent, answer });
             }
             // A blocking command ends with its connection.
             Pending::Sleep(_) => {
                 client.connection.close();
                 let interrupted = Err(Failure::Interrupted { sent: true });
-                self.tell_waiter(index, Event::Woken(interrupted));
+                self.tell_waiter(index, WaitEvent::Woken(interrupted));
             }
-            Pending::Rest(_) => self.tell_waiter(index, Event::Woken(Ok(()))),
+            Pending::Rest(_) => self.tell_waiter(index, WaitEvent::Woken(Ok(()))),
             Pending::Withdrawal(_) => {}
         }
     }
@@ -286,7 +286,7 @@ impl World {
         let is_idle = client.connection.awaited.is_none();
         match &mut client.phase {
             Phase::Waiting(_, Pending::Sleep(until) | Pending::Rest(until)) if *until <= now() => {
-                self.tell_waiter(index, Event::Woken(Ok(())));
+                self.tell_waiter(index, WaitEvent::Woken(Ok(())));
             }
             Phase::Holding(_, schedule)
                 if is_idle && schedule.next().is_some_and(|next| next <= now()) =>

@@ -7,11 +7,11 @@ use crate::rules::{Fence, Holder, Key, Name, Prefix, ServerTime, State, Ttl};
 
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An acquisition on three servers, and the orders that no server has answered.
+/// An acquisition on three servers, and the outgoing that no server has answered.
 pub(super) struct Play {
     pub(super) acquisition: Acquisition,
-    pub(super) orders: Vec<Order>,
-    pub(super) step: Step,
+    pub(super) outgoing: Vec<Outgoing>,
+    pub(super) step: AttemptStep,
     pub(super) now: Instant,
     /// When the servers were started.
     since: Vec<u64>,
@@ -33,26 +33,26 @@ impl Play {
         };
         let now = Instant::at_millis(100_000);
         let mut acquisition = Acquisition::new(&request, since.len(), IO_TIMEOUT, now);
-        let (orders, step) = acquisition.begin(now);
-        Self { acquisition, orders, step, now, since }
+        let (outgoing, step) = acquisition.begin(now);
+        Self { acquisition, outgoing, step, now, since }
     }
 
     /// The parts that the members are asked for.
     pub(super) fn asked(&self) -> Vec<(usize, QuorumOp)> {
-        let part = |order: &Order| match order.what {
+        let part = |order: &Outgoing| match order.what {
             MemberRequest::Ask(part) => Some((order.member, part)),
             MemberRequest::Listen(_) => None,
         };
-        self.orders.iter().filter_map(part).collect()
+        self.outgoing.iter().filter_map(part).collect()
     }
 
-    pub(super) fn reply(&mut self, member: usize, reply: Reply) {
-        let index = self.orders.iter().position(|order| order.member == member);
-        let order = self.orders.remove(index.expect("the member was asked"));
+    pub(super) fn reply(&mut self, member: usize, reply: MemberAnswer) {
+        let index = self.outgoing.iter().position(|order| order.member == member);
+        let order = self.outgoing.remove(index.expect("the member was asked"));
         let since = Instant::at_millis(self.since[member]);
         let run = Run { id: member.to_string(), since };
         let last_reply = self.acquisition.replied(member, order.round, reply, Some(run), self.now);
-        self.orders.extend(last_reply.0);
+        self.outgoing.extend(last_reply.0);
         self.step = last_reply.1;
     }
 
@@ -60,7 +60,7 @@ impl Play {
     pub(super) fn replies<const N: usize>(
         &mut self,
         members: [usize; N],
-        reply: impl Fn() -> Reply,
+        reply: impl Fn() -> MemberAnswer,
     ) {
         for member in members {
             self.reply(member, reply());
@@ -68,9 +68,9 @@ impl Play {
     }
 
     /// Each member that is asked for a place answers, twice.
-    pub(super) fn all_reply(&mut self, reply: impl Fn(usize) -> Reply) {
+    pub(super) fn all_reply(&mut self, reply: impl Fn(usize) -> MemberAnswer) {
         for member in (0..self.since.len()).chain(0..self.since.len()) {
-            let is_asked = self.orders.iter().any(|order| order.member == member);
+            let is_asked = self.outgoing.iter().any(|order| order.member == member);
             if is_asked && self.waits() && !self.commits() {
                 self.reply(member, reply(member));
             }
@@ -82,17 +82,17 @@ impl Play {
     }
 
     pub(super) fn waits(&self) -> bool {
-        matches!(self.step, Step::Wait(_))
+        matches!(self.step, AttemptStep::Wait(_))
     }
 
     pub(super) fn is_queued(&self) -> bool {
-        matches!(self.step, Step::End(End::Queued { .. }))
+        matches!(self.step, AttemptStep::End(AttemptEnd::Queued { .. }))
     }
 
     pub(super) fn pass(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
-        let (orders, step) = self.acquisition.progress(self.now);
-        self.orders.extend(orders);
+        let (outgoing, step) = self.acquisition.progress(self.now);
+        self.outgoing.extend(outgoing);
         self.step = step;
     }
 }
@@ -114,9 +114,9 @@ pub(super) fn place(ticket: u64, view: View) -> Proposal {
     Proposal { view, position: 1, sleep, ticket, nominated: None, kept_out: false }
 }
 
-pub(super) fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> Reply {
+pub(super) fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> MemberAnswer {
     let nominated = nominated.map(|fence| nomination(fence, 1, &[]));
-    Reply::Proposed(Proposal { nominated, ..place(ticket, view) })
+    MemberAnswer::Proposed(Proposal { nominated, ..place(ticket, view) })
 }
 
 pub(super) fn slots(number: u32) -> Mode {
@@ -128,14 +128,14 @@ pub(super) fn nomination(fence: u64, position: u64, taken: &[u32]) -> Nomination
     Nomination { fence: Fence(fence), position, taken }
 }
 
-pub(super) fn nominated(ticket: u64) -> Reply {
+pub(super) fn nominated(ticket: u64) -> MemberAnswer {
     proposal(ticket, Some(ticket), free())
 }
 
-pub(super) fn granted(fence: u64) -> Reply {
-    Reply::Answer(Answer::Granted { fence: Fence(fence), slot: None })
+pub(super) fn granted(fence: u64) -> MemberAnswer {
+    MemberAnswer::Answer(Answer::Granted { fence: Fence(fence), slot: None })
 }
 
-pub(super) fn failed() -> Reply {
-    Reply::Failed(Failure::Interrupted { sent: true })
+pub(super) fn failed() -> MemberAnswer {
+    MemberAnswer::Failed(Failure::Interrupted { sent: true })
 }

@@ -25,7 +25,7 @@ const ROWS: [(&str, Decides); 16] = [
                 play.reply(member, granted(if member < count { 12 } else { 11 }));
             }
         });
-        matches!(play.step, Step::End(End::Granted(_)))
+        matches!(play.step, AttemptStep::End(AttemptEnd::Granted(_)))
     }),
     ("acquire | nested, upgrade, ended", |count, servers| {
         let ended = || Answer::Ended(Reason::unknown());
@@ -36,7 +36,8 @@ const ROWS: [(&str, Decides); 16] = [
         are_refused(count, servers, [superseded, || Answer::Removed(Operator::default())])
     }),
     ("acquire | kept out by older waiters", |count, servers| {
-        let kept_out = |kept_out| Reply::Proposed(Proposal { kept_out, ..place(12, free()) });
+        let kept_out =
+            |kept_out| MemberAnswer::Proposed(Proposal { kept_out, ..place(12, free()) });
         is_busy(&begun(false, servers, |member| kept_out(member < count)))
     }),
     ("acquire | held by the same holder", |count, servers| {
@@ -128,14 +129,14 @@ const ROWS: [(&str, Decides); 16] = [
 ];
 
 /// A request on servers that all answer, twice.
-fn begun(waits: bool, servers: usize, reply: impl Fn(usize) -> Reply) -> Play {
+fn begun(waits: bool, servers: usize, reply: impl Fn(usize) -> MemberAnswer) -> Play {
     let mut play = Play::begin_in(Mode::Exclusive, waits, vec![0; servers]);
     play.all_reply(reply);
     play
 }
 
 /// This reply or that of a server where the lock is free, which does not nominate the request.
-fn give(gives: bool, reply: Reply) -> Reply {
+fn give(gives: bool, reply: MemberAnswer) -> MemberAnswer {
     if gives { reply } else { proposal(12, None, free()) }
 }
 
@@ -143,17 +144,17 @@ fn give(gives: bool, reply: Reply) -> Reply {
 fn are_refused<const N: usize>(count: usize, servers: usize, answers: [fn() -> Answer; N]) -> bool {
     let refused = answers.map(|answer| {
         let play = begun(true, servers, |member| match member < count {
-            true => Reply::Answer(answer()),
+            true => MemberAnswer::Answer(answer()),
             false => nominated(12),
         });
-        play.step == Step::End(End::Refused(Box::new(answer())))
+        play.step == AttemptStep::End(AttemptEnd::Refused(Box::new(answer())))
     });
     assert_eq!(refused, [refused[0]; N]);
     refused[0]
 }
 
 fn is_busy(play: &Play) -> bool {
-    matches!(&play.step, Step::End(End::Refused(answer)) if matches!(**answer, Answer::Busy(_)))
+    matches!(&play.step, AttemptStep::End(AttemptEnd::Refused(answer)) if matches!(**answer, Answer::Busy(_)))
 }
 
 fn votes<T>(servers: usize, vote: impl Fn(usize) -> Option<T>) -> Votes<T> {

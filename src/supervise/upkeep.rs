@@ -29,7 +29,7 @@ use crate::system::thread;
 const THREAD_DELAY: Duration = Duration::from_millis(100);
 
 /// Guards what runs under a hold.
-pub(crate) struct Guard {
+pub(crate) struct Upkeep {
     pub(super) machine: Machine,
     /// Whether the lock was kept until now.
     pub(super) lock: LockOutcome,
@@ -41,7 +41,7 @@ pub(crate) struct Guard {
     events: Receiver<Event>,
 }
 
-impl Guard {
+impl Upkeep {
     /// Call this before the command starts, so that a lack of descriptors is an error while nothing
     /// runs.
     pub(crate) fn prepare(
