@@ -52,7 +52,7 @@ impl Grant {
             next: options.next,
             supersedes: options.supersede,
             heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
-            client: client.to_lines(),
+            client,
             ..Request::plain(key, terms.ttl)
         };
         let mut store = open(&terms.server, report)?;

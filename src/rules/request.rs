@@ -38,8 +38,7 @@ pub struct Request {
     pub heartbeat: Option<Duration>,
     /// The holders that it has seen, while it waits.
     pub seen: Option<Seen>,
-    /// The client's details, for those who inspect the lock; see `ClientInfo`.
-    pub client: String,
+    pub client: ClientInfo,
     /// Whether its client gives it up because the lock is busy.
     pub is_skipped: bool,
 }
@@ -62,7 +61,7 @@ impl Request {
             arrival: None,
             heartbeat: None,
             seen: None,
-            client: ClientInfo::default().to_lines(),
+            client: ClientInfo::default(),
             is_skipped: false,
         }
     }

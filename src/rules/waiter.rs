@@ -299,12 +299,7 @@ impl Waiter {
         };
         let holders = || view.holders.iter().filter(|holder| !left(holder).is_zero());
         let (fence, left) = (holders().map(|it| it.fence).max()?, holders().map(left).max()?);
-        // Those that a closed lock is closed for may still be at work.
-        let ids = holders().flat_map(|it| match it.is_closing() {
-            true => it.owner.split_whitespace(),
-            false => it.id.split_whitespace(),
-        });
-        let mut ids: Vec<String> = ids.map(str::to_owned).collect();
+        let mut ids: Vec<String> = holders().flat_map(Holder::ids).cloned().collect();
         // If holders are missing from the list, one of them may have renewed since, which restores a
         // whole lease. A holder renews when a third of its lease has passed, so half as much more is
         // enough.

@@ -162,7 +162,7 @@ impl Terms {
             token: token(index),
             // Its last characters make a lock's generation.
             fresh_owner: format!("life-{}", token(index).id()).parse().unwrap(),
-            client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() }.to_lines(),
+            client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() },
             ..Request::plain(key(), ttl)
         };
         Self { word, mode, tick, request }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::prints::view;
 use super::promises::one_line;
-use rlock::rules::{Answer, Failure, Key, Mode, Outcome, Prefix, Request, Revocation, Token, Ttl};
+use rlock::rules::{
+    Answer, ClientInfo, Failure, Key, Mode, Operator, Outcome, Prefix, Request, Revocation, Token,
+    Ttl,
+};
 use rlock::store::Store;
 use rlock::store::location::Location;
 
@@ -32,7 +35,7 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         token: Token::fresh(),
         reentrant: true,
         heartbeat: Some(Duration::from_secs(10)),
-        client: "host\nuser\n7\nmake\nexec\n".into(),
+        client: ClientInfo { pid: 7, ..ClientInfo::default() },
         ..Request::plain(key(), Ttl::DEFAULT)
     };
     let (key, token) = (&request.key, &request.token);
@@ -49,7 +52,7 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         1 => drop(store.renew(key, token, None, None)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
         3 => store.leave(&request)?,
-        4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
+        4 => view(&store.revoke(key, Revocation::Graceful, &Operator::default())?),
         5 => view(&store.inspect(key)?),
         _ => {
             let listing = store.list(&Prefix::default(), None, true)?;

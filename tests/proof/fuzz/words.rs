@@ -71,9 +71,9 @@ fn names(first: &str, second: &str) {
         }
     }
     if let Ok(owner) = first.parse::<Owner>() {
-        assert_eq!(Owner::shown(owner.as_str()), first);
+        assert_eq!(owner.shown(), first);
     }
-    printable(&Owner::shown(first));
+    printable(&Owner::stored(first.into()).shown());
     let Ok(label) = first.parse::<Label>();
     assert!(format!("{label:?}").len() < 8_000);
     if let Ok(mode) = Mode::try_from(first.to_owned()) {

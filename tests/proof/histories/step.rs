@@ -127,7 +127,7 @@ impl Ask {
             next: self.next,
             supersedes: self.supersedes,
             arrival: self.arrival.map(|ahead| Ticket(micros(now, ahead))),
-            client: client.to_lines(),
+            client,
             ..Request::plain(key.clone(), values::ttl(self.ttl))
         }
     }
