@@ -18,6 +18,7 @@ use crate::rules::{Kind, Token};
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::system::poll::Interrupter;
+use crate::system::random;
 use crate::text::quoted;
 
 pub(super) fn run(
@@ -43,7 +44,8 @@ pub(super) fn run(
         return keeper::run(token, process, terms, client, inherited, report);
     }
     let needed_by = watched.as_ref().map(AsFd::as_fd);
-    let mut grant = Grant::obtain(&terms, Token::fresh(), client, needed_by, inherited, report)?;
+    let token = Token::new(random::bytes());
+    let mut grant = Grant::obtain(&terms, token, client, needed_by, inherited, report)?;
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some(process) = watched {

@@ -10,10 +10,11 @@ use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::waiter::heartbeat;
-use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Request, Token};
+use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Owner, Request, Token};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
+use crate::system::random;
 use crate::system::signals::Signals;
 use crate::wait::{self, Acquired};
 
@@ -43,7 +44,6 @@ impl Grant {
         let enclosing = enclosing_holds().of_key(&key);
         let waits = terms.wait_limit != Some(Duration::ZERO);
         let request = Request {
-            token,
             mode: terms.mode,
             at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
             owner: options.owner.clone(),
@@ -53,7 +53,7 @@ impl Grant {
             supersedes: options.supersede,
             heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
             client,
-            ..Request::plain(key, terms.ttl)
+            ..Request::plain(key, token, Owner::new(random::bytes()), terms.ttl)
         };
         let mut store = open(&terms.server, report)?;
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;

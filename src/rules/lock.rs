@@ -287,9 +287,9 @@ impl Owner {
     /// The first character of an owner that the user chose.
     const CHOSEN: char = '=';
 
-    /// A new owner that no other client has.
-    pub fn fresh() -> Self {
-        Self(uuid::Uuid::new_v4().to_string())
+    /// A new owner that no other client has, of random bytes.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self(uuid::Builder::from_random_bytes(random).into_uuid().to_string())
     }
 
     /// The form that stores keep.
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn an_owner_is_shown_in_full_only_if_the_user_chose_it() {
-        let fresh = Owner::fresh();
+        let fresh = Owner::new([7; 16]);
         assert_eq!(fresh.shown(), fresh.as_str()[..8]);
         for chosen in ["me", "=", "release team 7", fresh.as_str()] {
             let owner: Owner = chosen.parse().unwrap();

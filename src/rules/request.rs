@@ -45,15 +45,15 @@ pub struct Request {
 
 impl Request {
     /// An exclusive request that does not wait, without any options.
-    pub fn plain(key: Key, ttl: Ttl) -> Self {
+    pub fn plain(key: Key, token: Token, fresh_owner: Owner, ttl: Ttl) -> Self {
         Self {
             key,
-            token: Token::fresh(),
+            token,
             mode: Mode::Exclusive,
             ttl,
             at_least: Duration::ZERO,
             owner: None,
-            fresh_owner: Owner::fresh(),
+            fresh_owner,
             enclosing: Vec::new(),
             reentrant: false,
             next: false,

@@ -372,7 +372,8 @@ mod tests {
         let named = named.filter_map(|line| line.split("] ").nth(1)?.split_whitespace().next());
         let named: Vec<&str> = named.collect();
         let key = Key::new(&Prefix::default(), &"L".parse().unwrap());
-        let request = Request::plain(key, Ttl::DEFAULT);
+        let (token, owner) = (Token::new([0; 16]), Owner::new([0; 16]));
+        let request = Request::plain(key, token, owner, Ttl::DEFAULT);
         assert_eq!(asking_fields(&request, 1).map(|(name, _)| name), *named);
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::prints::view;
 use super::promises::one_line;
 use rlock::rules::{
-    Answer, ClientInfo, Failure, Key, Mode, Operator, Outcome, Prefix, Request, Revocation, Token,
-    Ttl,
+    Answer, ClientInfo, Failure, Key, Mode, Operator, Outcome, Owner, Prefix, Request, Revocation,
+    Token, Ttl,
 };
 use rlock::store::Store;
 use rlock::store::location::Location;
@@ -32,11 +32,10 @@ pub(super) fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
 fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
     let request = Request {
         mode: if what == 6 { Mode::Shared } else { Mode::Exclusive },
-        token: Token::fresh(),
         reentrant: true,
         heartbeat: Some(Duration::from_secs(10)),
         client: ClientInfo { pid: 7, ..ClientInfo::default() },
-        ..Request::plain(key(), Ttl::DEFAULT)
+        ..Request::plain(key(), Token::new([what; 16]), Owner::new([7; 16]), Ttl::DEFAULT)
     };
     let (key, token) = (&request.key, &request.token);
     match what {

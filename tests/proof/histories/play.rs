@@ -16,8 +16,8 @@ use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::quorum::{Proposal, QuorumOp, Vote};
 use rlock::rules::{
-    Answer, Ending, Failure, Fence, Key, Operator, Reason, Release, Renewal, Request, Seen, Stored,
-    Token, Verdict, View,
+    Answer, Ending, Failure, Fence, Key, Operator, Owner, Reason, Release, Renewal, Request, Seen,
+    Stored, Token, Verdict, View,
 };
 use rlock::store::Store;
 use sha1_smol::Sha1;
@@ -229,9 +229,9 @@ impl<'a, S: Server> Both<'a, S> {
             Step::Leave(client, _) | Step::LeaveEarly(client) => {
                 let (token, ttl) = (self.token(*client), values::ttl(100));
                 let is_skipped = matches!(step, Step::Leave(_, true));
-                let plain = Request::plain(key.clone(), ttl);
-                let told =
-                    self.server.leave(&Request { token: token.clone(), is_skipped, ..plain });
+                let owner = Owner::new([0; 16]);
+                let plain = Request::plain(key.clone(), token.clone(), owner, ttl);
+                let told = self.server.leave(&Request { is_skipped, ..plain });
                 self.model().leave(&token, ttl, is_skipped);
                 self.same(told, ());
                 // After an early one, the client keeps asking with a token that is over.
