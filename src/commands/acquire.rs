@@ -39,7 +39,7 @@ pub(super) fn run(
         // Usually a shell, because rlock itself exits.
         None => (getppid().as_raw(), Kind::Acquire),
     };
-    let client = identity::of_process(pid, kind, terms.options.label.clone());
+    let client = identity::of_process(pid, kind, terms.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {
         return keeper::run(token, process, terms, client, inherited, report);
     }
@@ -66,9 +66,9 @@ pub(super) fn run(
             fence: Some(grant.acquired.fence),
             ttl_ms: Some(grant.request.ttl.as_millis()),
             slot: Some(grant.acquired.slot),
-            ..Document::new("acquired", &terms.options.name)
+            ..Document::new("acquired", &terms.name)
         }),
-        Output::Shell => Ok(assignments(&grant.variables(&terms.options.name))),
+        Output::Shell => Ok(assignments(&grant.variables(&terms.name))),
     };
     // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
     // after the lease, which only a keeper renews.

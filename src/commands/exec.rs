@@ -35,7 +35,7 @@ pub(super) fn run(
         terms.start_limit = None;
     }
     let mut command = unlocked(options.command);
-    let client = identity::of_exec(&command.program, terms.options.label.clone());
+    let client = identity::of_exec(&command.program, terms.label.clone());
     let group = OwnGroup::for_command(policies.group);
     let token = Token::new(random::bytes());
     let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
@@ -48,7 +48,7 @@ pub(super) fn run(
     };
     command.group =
         may_start(&mut grant, group, policies.group).inspect_err(|_| grant.give_up(report))?;
-    command.variables = grant.variables(&terms.options.name);
+    command.variables = grant.variables(&terms.name);
     run_locked(&command, grant, policies.on_loss, inherited, report)
 }
 

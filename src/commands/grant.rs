@@ -10,7 +10,7 @@ use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::waiter::heartbeat;
-use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Owner, Request, Token};
+use crate::rules::{ClientInfo, EnclosingHolds, Name, Owner, Request, Token};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
@@ -40,17 +40,17 @@ impl Grant {
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
-        let (key, options) = (terms.server.key(&terms.options.name), &terms.options);
+        let key = terms.server.key(&terms.name);
         let enclosing = enclosing_holds().of_key(&key);
         let waits = terms.wait_limit != Some(Duration::ZERO);
         let request = Request {
             mode: terms.mode,
-            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
-            owner: options.owner.clone(),
+            at_least: terms.at_least,
+            owner: terms.owner.clone(),
             enclosing,
-            reentrant: options.reentrant,
-            next: options.next,
-            supersedes: options.supersede,
+            reentrant: terms.reentrant,
+            next: terms.next,
+            supersedes: terms.supersedes,
             heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
             client,
             ..Request::plain(key, token, Owner::new(random::bytes()), terms.ttl)
