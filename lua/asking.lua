@@ -13,7 +13,7 @@
 -- ARGV[9] enclosing    tokens of this lock's holds that enclose or enclosed the caller, the innermost
 --                      last, each followed by a space
 -- ARGV[10] reentrant   'reentrant' to enter a lock that the owner holds; ''
--- ARGV[11] about       the client, shown to others: host, user, pid, command, kind, label, one per line
+-- ARGV[11] about       the client, shown to others: kind, host, user, pid, command, label, one per line
 -- ARGV[12] attempt     grows with each request of the token. A request whose attempt does not is a
 --                      duplicate, or was overtaken: it changes nothing
 -- ARGV[13] next        'next' to go ahead of all waiters without it; ''

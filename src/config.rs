@@ -14,26 +14,31 @@ use variables::{given, setting};
 
 use crate::cli;
 use crate::error::Error;
-use crate::rules::{BoundedDuration, Label, Mode, Token, Ttl, UserMessage};
+use crate::rules::{BoundedDuration, Label, Mode, Name, Owner, Token, Ttl, UserMessage};
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
     pub(crate) server: Server,
+    pub(crate) name: Name,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
     /// `None`: wait indefinitely; zero: do not wait.
     pub(crate) wait_limit: Option<Duration>,
     /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
     pub(crate) start_limit: Option<Duration>,
-    /// With the owner and the label of the environment, if no option sets them.
-    pub(crate) options: cli::Terms,
+    pub(crate) at_least: Duration,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) reentrant: bool,
+    pub(crate) next: bool,
+    pub(crate) supersedes: bool,
+    pub(crate) label: Option<Label>,
 }
 
 impl Terms {
     /// `read_once` is what a keeper has received.
     pub fn resolve(
         common: &cli::Common,
-        mut options: cli::Terms,
+        options: cli::Terms,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
         let wait_limit = match options.nonblock {
@@ -50,10 +55,21 @@ impl Terms {
             (None, false) => Mode::Exclusive,
         };
         let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
-        options.owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
-        let server = Server::resolve(common, Some(ttl), min_replicas, read_once)?;
-        options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
-        Ok(Self { server, mode, ttl, wait_limit, start_limit: wait_limit, options })
+        let owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
+        Ok(Self {
+            server: Server::resolve(common, Some(ttl), min_replicas, read_once)?,
+            name: options.name,
+            mode,
+            ttl,
+            wait_limit,
+            start_limit: wait_limit,
+            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
+            owner,
+            reentrant: options.reentrant,
+            next: options.next,
+            supersedes: options.supersede,
+            label: options.label.or_else(|| given("RLOCK_LABEL").map(Label::from)),
+        })
     }
 }
 

@@ -32,7 +32,7 @@ pub use lock::pattern::{Pattern, Subject};
 pub use lock::view::{CLOSED, HoldState, Holder, ServerTime, State, View, Waiter};
 pub use lock::{
     ClientInfo, EnclosingHolds, FORMAT, Fence, HistoryEntry, HoldKind, Id, Key, Label, Mode, Name,
-    Outcome, Owner, Prefix, ProcessId, Skipped, Slot, Token,
+    Outcome, Owner, Prefix, ProcessId, Skipped, Slot, Stored, Token,
 };
 pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, SortOrder};

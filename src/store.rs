@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use crate::report::Diagnostic;
 use crate::rules::{
-    Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
-    Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Operator, Outcome, Pattern, Prefix, Release,
+    Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
 pub use crate::system::poll::Interrupt;
 
@@ -127,20 +127,19 @@ pub trait Store: Send {
     fn abandon(&mut self, request: &Request);
 
     /// Revokes all current holds, and returns the lock as it was before, with only the holders that
-    /// it revoked. Waiters and the fencing token stay as they are. `by` is an `Operator` as stores
-    /// keep it, for the holders and the history.
+    /// it revoked. Waiters and the fencing token stay as they are.
     ///
     /// A repetition revokes no later hold than the first call, and returns what either revoked.
-    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
+    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure>;
 
     /// Revokes one hold, or removes one waiter. A holder learns of it from its next renewal, and a
-    /// waiter at once. `by` is as for `revoke`.
+    /// waiter at once.
     fn remove(
         &mut self,
         key: &Key,
         id: &Id,
-        revocation: Revocation,
-        by: &str,
+        how: Revocation,
+        by: &Operator,
     ) -> Result<Removal, Failure>;
 
     /// The lock as it is now, with its holders, waiters and history. It changes nothing.

@@ -12,6 +12,7 @@ pub(crate) mod environment;
 pub(crate) mod inherited;
 pub(crate) mod poll;
 pub(crate) mod program;
+pub(crate) mod random;
 pub(crate) mod signals;
 pub(crate) mod spawn;
 pub(crate) mod thread;

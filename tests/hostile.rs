@@ -186,7 +186,7 @@ pub(crate) fn array(elements: &[Vec<u8>]) -> Vec<u8> {
 
 /// A held lock with so many waiters.
 fn view(waiters: usize) -> Vec<u8> {
-    let waiter = ["w", "shared", "h\nu\n1\nc\nexec\nl", "1", ""].map(bulk);
+    let waiter = ["w", "shared", "exec\nh\nu\n1\nc\nl", "1", ""].map(bulk);
     let waiters = array(&vec![array(&waiter); waiters]);
     let none = array(&[]);
     let [now, held, mode, fence, text] = ["9", "held", "shared", "1", ""].map(bulk);

@@ -18,6 +18,7 @@ use crate::rules::{HoldKind, Token};
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::system::poll::Interrupter;
+use crate::system::random;
 use crate::text::quoted;
 
 pub(super) fn run(
@@ -38,12 +39,13 @@ pub(super) fn run(
         // Usually a shell, because rlock itself exits.
         None => (getppid().as_raw(), HoldKind::Acquire),
     };
-    let client = identity::of_process(pid, kind, terms.options.label.clone());
+    let client = identity::of_process(pid, kind, terms.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {
         return keeper::run(token, process, terms, client, inherited, report);
     }
     let needed_by = watched.as_ref().map(AsFd::as_fd);
-    let mut grant = Grant::obtain(&terms, Token::fresh(), client, needed_by, inherited, report)?;
+    let token = Token::new(random::bytes());
+    let mut grant = Grant::obtain(&terms, token, client, needed_by, inherited, report)?;
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some(process) = watched {
@@ -64,9 +66,9 @@ pub(super) fn run(
             fence: Some(grant.acquired.fence),
             ttl_ms: Some(grant.request.ttl.as_millis()),
             slot: Some(grant.acquired.slot),
-            ..Document::new("acquired", &terms.options.name)
+            ..Document::new("acquired", &terms.name)
         }),
-        Output::Shell => Ok(assignments(&grant.variables(&terms.options.name))),
+        Output::Shell => Ok(assignments(&grant.variables(&terms.name))),
     };
     // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
     // after the lease, which only a keeper renews.

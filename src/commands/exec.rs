@@ -18,6 +18,7 @@ use crate::rules::{
 use crate::store::Store;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
+use crate::system::random;
 use crate::system::signals::{self, Signals};
 
 pub(super) fn run(
@@ -34,9 +35,10 @@ pub(super) fn run(
         terms.start_limit = None;
     }
     let mut command = unlocked(options.command);
-    let client = identity::of_exec(&command.program, terms.options.label.clone());
+    let client = identity::of_exec(&command.program, terms.label.clone());
     let group = OwnGroup::for_command(policies.group);
-    let mut grant = match Grant::obtain(&terms, Token::fresh(), client, None, inherited, report) {
+    let token = Token::new(random::bytes());
+    let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
         Err(error) if error.is_unreachable() && policies.on_unreachable == OnUnreachable::Run => {
             // The command would inherit the leader of the group as a child.
             drop(group);
@@ -46,7 +48,7 @@ pub(super) fn run(
     };
     command.group =
         may_start(&mut grant, group, policies.group).inspect_err(|_| grant.give_up(report))?;
-    command.variables = grant.variables(&terms.options.name);
+    command.variables = grant.variables(&terms.name);
     run_locked(&command, grant, policies.on_loss, inherited, report)
 }
 

@@ -10,10 +10,11 @@ use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::waiter::heartbeat;
-use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Request, Token};
+use crate::rules::{ClientInfo, EnclosingHolds, Name, Owner, Request, Token};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
+use crate::system::random;
 use crate::system::signals::Signals;
 use crate::wait::{self, Acquired};
 
@@ -39,21 +40,20 @@ impl Grant {
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
-        let (key, options) = (terms.server.key(&terms.options.name), &terms.options);
+        let key = terms.server.key(&terms.name);
         let enclosing = enclosing_holds().of_key(&key);
         let waits = terms.wait_limit != Some(Duration::ZERO);
         let request = Request {
-            token,
             mode: terms.mode,
-            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
-            owner: options.owner.clone(),
+            at_least: terms.at_least,
+            owner: terms.owner.clone(),
             enclosing,
-            reentrant: options.reentrant,
-            next: options.next,
-            supersedes: options.supersede,
+            reentrant: terms.reentrant,
+            next: terms.next,
+            supersedes: terms.supersedes,
             heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
-            client: client.to_lines(),
-            ..Request::plain(key, terms.ttl)
+            client,
+            ..Request::plain(key, token, Owner::new(random::bytes()), terms.ttl)
         };
         let mut store = open(&terms.server, report)?;
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;

@@ -189,11 +189,11 @@ fn report_line(HoldArgs { name, json, .. }: &HoldArgs, line: &str) -> Result<(),
     output::text(&format!("{}\n", line.as_str()))
 }
 
-/// How to revoke, and the operator with the reason, as stores keep them.
-fn how(options: &ReleaseArgs) -> (Revocation, String) {
+/// How to revoke, and the operator with the reason.
+fn how(options: &ReleaseArgs) -> (Revocation, Operator) {
     let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
     let reason = options.reason.as_ref().map(Label::to_string);
-    (revocation, Operator { name: Some(identity::of_operator()), reason }.to_line())
+    (revocation, Operator { name: Some(identity::of_operator()), reason })
 }
 
 /// What the operator reads about a hold that was revoked and still has the lock.

@@ -140,7 +140,7 @@ impl<'a> HolderDocument<'a> {
         Self {
             id: &holder.id,
             state: holder.state,
-            owner: Owner::shown(&holder.owner),
+            owner: holder.owner.as_ref().map(Owner::shown).unwrap_or_default(),
             client: &holder.client,
             fence: holder.fence,
             acquired_at: rfc3339(holder.acquired),

@@ -34,8 +34,7 @@ impl Lease {
         self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
     }
 
-    /// When to renew: after a third of the TTL, so that two renewals can fail before the lease
-    /// expires.
+    /// When to renew: early enough that two renewals can fail before the lease expires.
     pub fn renew_at(&self) -> Instant {
         self.sent + renewal_interval(self.ttl.get())
     }
@@ -56,14 +55,22 @@ impl Lease {
     }
 }
 
+/// A lease is renewed when one of this many parts of it has passed.
+const PARTS: u32 = 3;
+
 /// How long after its acquisition or renewal a lease of this length is renewed.
 pub fn renewal_interval(ttl: Duration) -> Duration {
-    ttl / 3
+    ttl / PARTS
+}
+
+/// The length of a lease of which this much is left when it is renewed.
+pub fn renewed_with(left: Duration) -> Duration {
+    left * PARTS / (PARTS - 1)
 }
 
 /// How long after it a missing renewal is worth a warning: half an interval late.
 pub fn late_after(ttl: Duration) -> Duration {
-    renewal_interval(ttl) * 3 / 2
+    renewal_interval(ttl) + renewal_interval(ttl) / 2
 }
 
 #[cfg(test)]
@@ -75,5 +82,7 @@ mod tests {
         let lease = Lease::new(Instant::at_millis(1_000), Ttl::from_millis(30_000));
         assert_eq!(lease.deadline(), Instant::at_millis(1_000 + 30_000 - 300 - 2));
         assert_eq!(lease.renew_at(), Instant::at_millis(11_000));
+        let left = lease.ttl().get() - renewal_interval(lease.ttl().get());
+        assert_eq!(renewed_with(left), lease.ttl().get());
     }
 }

@@ -5,6 +5,7 @@ mod enclosing;
 pub mod ending;
 mod history;
 pub mod pattern;
+pub mod stored;
 mod token;
 pub mod view;
 
@@ -15,6 +16,8 @@ use std::str::FromStr;
 pub use client_info::{ClientInfo, HoldKind, Label, ProcessId};
 pub use enclosing::EnclosingHolds;
 pub use history::{HistoryEntry, Outcome, Skipped};
+use serde::{Deserialize, Serialize};
+pub use stored::Stored;
 pub use token::{Id, Token};
 
 use crate::rules::UserMessage;
@@ -196,7 +199,9 @@ pub const FORMAT: u8 = 1;
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Fence(pub u64);
 
@@ -208,9 +213,7 @@ impl fmt::Display for Fence {
 
 /// Which holds may coexist. Different modes exclude each other, and so do different numbers of
 /// slots.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Mode {
     /// One hold.
@@ -276,16 +279,17 @@ pub type Slot = NonZeroU32;
 ///
 /// The user can choose an owner of 1 to 200 bytes; otherwise rlock generates one. A chosen owner
 /// never equals a generated one, so knowing a generated owner is not enough to claim it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Owner(String);
 
 impl Owner {
     /// The first character of an owner that the user chose.
     const CHOSEN: char = '=';
 
-    /// A new owner that no other client has.
-    pub fn fresh() -> Self {
-        Self(uuid::Uuid::new_v4().to_string())
+    /// A new owner that no other client has, of random bytes.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self(uuid::Builder::from_random_bytes(random).into_uuid().to_string())
     }
 
     /// The form that stores keep.
@@ -293,17 +297,22 @@ impl Owner {
         &self.0
     }
 
-    /// Whether a user chose a stored owner, so that it can enter its lock from anywhere.
-    pub fn is_chosen(stored: &str) -> bool {
-        stored.starts_with(Self::CHOSEN)
+    /// The owner that a store keeps.
+    pub fn stored(text: String) -> Self {
+        Self(text)
     }
 
-    /// The part of a stored owner that others may see: all of a chosen one, and the first 8
-    /// characters of a generated one.
-    pub fn shown(stored: &str) -> String {
-        match stored.strip_prefix(Self::CHOSEN) {
+    /// Whether a user chose it, so that it can enter its lock from anywhere.
+    pub fn is_chosen(&self) -> bool {
+        self.0.starts_with(Self::CHOSEN)
+    }
+
+    /// The part that others may see: all of a chosen one, and the first 8 characters of a generated
+    /// one.
+    pub fn shown(&self) -> String {
+        match self.0.strip_prefix(Self::CHOSEN) {
             Some(chosen) => printable(at_most(200, chosen)),
-            None => printable(&stored.chars().take(8).collect::<String>()),
+            None => printable(&self.0.chars().take(8).collect::<String>()),
         }
     }
 }
@@ -375,14 +384,14 @@ mod tests {
 
     #[test]
     fn an_owner_is_shown_in_full_only_if_the_user_chose_it() {
-        let fresh = Owner::fresh();
-        assert_eq!(Owner::shown(fresh.as_str()), fresh.as_str()[..8]);
+        let fresh = Owner::new([7; 16]);
+        assert_eq!(fresh.shown(), fresh.as_str()[..8]);
         for chosen in ["me", "=", "release team 7", fresh.as_str()] {
             let owner: Owner = chosen.parse().unwrap();
-            assert_eq!(Owner::shown(owner.as_str()), chosen);
+            assert_eq!(owner.shown(), chosen);
             assert_ne!(owner, fresh);
         }
-        assert_eq!(Owner::shown("=\u{1b}[2J\u{9b}"), " [2J ");
-        assert_eq!(Owner::shown(""), "");
+        assert_eq!(Owner::stored("=\u{1b}[2J\u{9b}".into()).shown(), " [2J ");
+        assert_eq!(Owner::stored(String::new()).shown(), "");
     }
 }

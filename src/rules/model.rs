@@ -126,9 +126,9 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
-    use super::lock::{Guard, Hold, LONGEST_TTL, Newest, TOO_FAR, Tombstone, Waiter};
+    use super::lock::{Guard, Hold, LONGEST_TTL, Mark, Newest, TOO_FAR, Tombstone, Waiter};
     use super::*;
-    use crate::rules::{Fence, HistoryEntry, ServerTime};
+    use crate::rules::{ClientInfo, Fence, HistoryEntry, ServerTime};
 
     /// A lock with one of everything, all at time 50.
     fn full() -> Lock {
@@ -140,14 +140,14 @@ mod tests {
             since: Some(50),
             ..Hold::default()
         };
-        let newest = Newest { ticket: 1, token: String::new(), about: String::new() };
+        let newest = Newest { ticket: 1, token: String::new(), client: ClientInfo::default() };
         Lock {
             guard: Some(Guard { value: "hold".into(), until: Some(50) }),
             newest: Some(newest),
             queue: vec![Waiter { token: "waiter".into(), alive: 50, ..Waiter::default() }],
             holds: vec![hold],
             history: vec![HistoryEntry::default()],
-            tombstones: vec![Tombstone { token: String::new(), until: 50 }],
+            tombstones: vec![Tombstone { mark: Mark::Token(String::new()), until: 50 }],
             ..Lock::default()
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn the_last_64_marks_are_kept_until_they_end() {
         let mut lock = Lock::default();
-        let mark = |until: u64| Tombstone { token: until.to_string(), until };
+        let mark = |until: u64| Tombstone { mark: Mark::Token(until.to_string()), until };
         lock.tombstones = (1..=100).map(mark).collect();
         lock.forget_marks(10);
         assert_eq!(lock.tombstones[0].until, 37);

@@ -38,23 +38,22 @@ pub struct Request {
     pub heartbeat: Option<Duration>,
     /// The holders that it has seen, while it waits.
     pub seen: Option<Seen>,
-    /// The client's details, for those who inspect the lock; see `ClientInfo`.
-    pub client: String,
+    pub client: ClientInfo,
     /// Whether its client gives it up because the lock is busy.
     pub is_skipped: bool,
 }
 
 impl Request {
     /// An exclusive request that does not wait, without any options.
-    pub fn plain(key: Key, ttl: Ttl) -> Self {
+    pub fn plain(key: Key, token: Token, fresh_owner: Owner, ttl: Ttl) -> Self {
         Self {
             key,
-            token: Token::fresh(),
+            token,
             mode: Mode::Exclusive,
             ttl,
             at_least: Duration::ZERO,
             owner: None,
-            fresh_owner: Owner::fresh(),
+            fresh_owner,
             enclosing: Vec::new(),
             reentrant: false,
             next: false,
@@ -62,7 +61,7 @@ impl Request {
             arrival: None,
             heartbeat: None,
             seen: None,
-            client: ClientInfo::default().to_lines(),
+            client: ClientInfo::default(),
             is_skipped: false,
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::rules::lease::renewed_with;
 use crate::rules::{
     Answer, BackOff, ClientInfo, Failure, Fence, HoldKind, HoldState, Holder, Instant, Lease,
     Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
@@ -317,18 +318,12 @@ impl WaitMachine {
         };
         let holders = || view.holders.iter().filter(|holder| !left(holder).is_zero());
         let (fence, left) = (holders().map(|it| it.fence).max()?, holders().map(left).max()?);
-        // Those that a closed lock is closed for may still be at work.
-        let ids = holders().flat_map(|it| match it.is_closing() {
-            true => it.owner.split_whitespace(),
-            false => it.id.split_whitespace(),
-        });
-        let mut ids: Vec<String> = ids.map(str::to_owned).collect();
+        let mut ids: Vec<String> = holders().flat_map(Holder::ids).cloned().collect();
         // If holders are missing from the list, one of them may have renewed since, which restores a
-        // whole lease. A holder renews when a third of its lease has passed, so half as much more is
-        // enough.
+        // whole lease. No more of it was left than of those that are listed.
         let unlisted = view.holder_count > view.holders.len() as u64;
         ids.extend(unlisted.then(|| "*".to_owned()));
-        let left = if unlisted { left * 3 / 2 } else { left };
+        let left = if unlisted { renewed_with(left) } else { left };
         let generation = view.generation.clone();
         (!generation.is_empty()).then_some(Seen { generation, fence, left, ids })
     }

@@ -30,8 +30,8 @@ use super::{Interrupt, PATIENCE, Store, decided};
 use crate::report::Diagnostic;
 use crate::rules::model::{Lock, Mail};
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Pattern, Prefix,
-    Release, Removal, Renewal, Request, Revocation, State, Token, Ttl, Verdict, View,
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern,
+    Prefix, Release, Removal, Renewal, Request, Revocation, State, Token, Ttl, Verdict, View,
 };
 
 /// How often the I/O timeout a process waits for those that have locked the same file: enough for a
@@ -210,22 +210,22 @@ impl Store for Local {
         self.io_timeout = io_timeout;
     }
 
-    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
         self.directory.must_exist()?;
         // No grant can come in between, because the file is locked.
         let all = Fence(u64::MAX);
-        self.act(key, |lock, now| lock.at(now).revoke(all, revocation, by))
+        self.act(key, |lock, now| lock.at(now).revoke(all, how, by))
     }
 
     fn remove(
         &mut self,
         key: &Key,
         id: &Id,
-        revocation: Revocation,
-        by: &str,
+        how: Revocation,
+        by: &Operator,
     ) -> Result<Removal, Failure> {
         self.directory.must_exist()?;
-        self.act(key, |lock, now| lock.at(now).remove(id, revocation, by))
+        self.act(key, |lock, now| lock.at(now).remove(id, how, by))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

@@ -15,10 +15,10 @@ use super::wire::{self, Address, Limit};
 use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
-    Answer, Failure, Instant, Key, Name, Outcome, Pattern, Prefix, Renewal, Request, ServerTime,
-    Token, Ttl, UserMessage,
+    Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
+    ServerTime, Token, Ttl, UserMessage,
 };
-use crate::system::thread;
+use crate::system::{random, thread};
 
 /// How long the client that queues sleeps: long enough for one BLPOP.
 const SLEEP: Duration = Duration::from_millis(1);
@@ -235,11 +235,15 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
 /// no lock.
 fn free_key(prefix: &Prefix, slots: &[Slots]) -> Option<Key> {
     let key = || {
-        let name: Name = format!("inspect-servers-{}", Token::fresh().as_str()).parse().ok()?;
+        let name: Name = format!("inspect-servers-{}", new_token().as_str()).parse().ok()?;
         Some(Key::new(prefix, &name))
     };
     let serves = |key: &Key| slots.iter().any(|slots| slots.contains(&key.slot()));
     std::iter::repeat_with(key).take(NAMES).flatten().find(serves)
+}
+
+fn new_token() -> Token {
+    Token::new(random::bytes())
 }
 
 /// Holds the lock, lets a second client wait for it, and releases it. Ends early if the server does
@@ -247,9 +251,10 @@ fn free_key(prefix: &Prefix, slots: &[Slots]) -> Option<Key> {
 fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2] {
     // So that nothing stays for long if this is killed.
     let ttl = Ttl::DEFAULT;
-    let hold = Request::plain(key.clone(), ttl);
+    let request = || Request::plain(key.clone(), new_token(), Owner::new(random::bytes()), ttl);
+    let hold = request();
     let heartbeat = Some(heartbeat(ttl.get()));
-    let waiter = Request { heartbeat, ..Request::plain(key.clone(), ttl) };
+    let waiter = Request { heartbeat, ..request() };
     let token = &hold.token;
     let mut is_held = false;
     step(server, "acquire", || match store.acquire(&hold, None)? {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Stored;
 use crate::rules::{UserMessage, variant};
 use crate::text::{at_most, masked, printable};
 
@@ -16,7 +17,7 @@ const LONGEST_NAME: usize = 255;
 /// A short text from the user, shown to waiters and in inspect: a job's URL, a ticket. Any text is
 /// accepted, because a label must not make a command fail. Characters that would break a line
 /// become spaces, and the text is cut at 1,000 bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Label(String);
 
 impl Label {
@@ -45,7 +46,9 @@ impl From<OsString> for Label {
 }
 
 /// Which command requested a hold, and therefore what renews it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldKind {
     /// `exec` renews it.
@@ -86,7 +89,7 @@ impl FromStr for ProcessId {
 }
 
 /// What others see of a holder or a waiter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ClientInfo {
     pub host: String,
     pub user: String,
@@ -97,37 +100,38 @@ pub struct ClientInfo {
     pub label: Option<Label>,
 }
 
-impl ClientInfo {
-    /// The form that stores keep: one field per line, the label last. Later versions may add lines.
-    pub fn to_lines(&self) -> String {
-        let label = self.label.as_ref().map_or("", |label| &label.0);
+impl Stored for ClientInfo {
+    /// One field per line. Later versions may add lines.
+    fn to_stored(&self) -> String {
         format!(
-            "{}\n{}\n{}\n{}\n{}\n{label}",
+            "{}\n{}\n{}\n{}\n{}\n{}",
+            self.kind,
             shown_name(&self.host),
             shown_name(&self.user),
             self.pid,
             shown_name(&self.command),
-            self.kind,
+            self.label().unwrap_or_default(),
         )
     }
 
-    /// Parses what another client wrote, which may have another version or be hostile. A missing
-    /// field stays empty, and no field can move the cursor of a terminal.
-    pub fn from_lines(lines: &str) -> Self {
+    /// A missing field stays empty, and no field can move the cursor of a terminal.
+    fn from_stored(lines: &str) -> Self {
         let mut lines = lines.split('\n');
         let mut next = || lines.next().unwrap_or_default();
         Self {
+            kind: variant(next()).unwrap_or_default(),
             host: shown_name(next()),
             user: shown_name(next()),
             pid: next().parse().unwrap_or(0),
             command: shown_name(next()),
-            kind: variant(next()).unwrap_or_default(),
             label: Some(next())
                 .filter(|label| !label.is_empty())
                 .and_then(|label| label.parse().ok()),
         }
     }
+}
 
+impl ClientInfo {
     pub fn label(&self) -> Option<&str> {
         self.label.as_ref().map(|label| label.0.as_str())
     }
@@ -156,12 +160,12 @@ mod tests {
 
     #[test]
     fn a_hostile_description_cannot_move_the_cursor() {
-        let info = ClientInfo::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
+        let info = ClientInfo::from_stored("exec\n\u{1b}[2Jhost\nu\r\n7\nc\nl\u{9b}1m");
         assert_eq!(info.host, " [2Jhost");
         assert_eq!(info.label(), Some("l 1m"));
-        assert_eq!(ClientInfo::from_lines("").pid, 0);
-        let long = format!("{}\nu\n7\nc\nexec\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
-        let info = ClientInfo::from_lines(&long);
+        assert_eq!(ClientInfo::from_stored("").pid, 0);
+        let long = format!("exec\n{}\nu\n7\nc\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
+        let info = ClientInfo::from_stored(&long);
         assert_eq!((info.host.len(), info.label().map(str::len)), (255, Some(1000)));
     }
 

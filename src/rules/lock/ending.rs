@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 
+use super::Stored;
 use crate::rules::show;
 use crate::text::{at_most, printable};
 
 /// Who revoked a hold or removed a waiter, and why, as far as known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Operator {
     /// As user@host.
     #[serde(rename = "by")]
@@ -18,15 +19,14 @@ pub struct Operator {
     pub reason: Option<String>,
 }
 
-impl Operator {
-    /// The form that stores keep: one line.
-    pub fn to_line(&self) -> String {
-        let [name, reason] = [&self.name, &self.reason].map(|text| text.as_deref().unwrap_or(""));
-        format!("{name}\t{reason}")
+impl Stored for Operator {
+    /// One line.
+    fn to_stored(&self) -> String {
+        let name = self.name.as_deref().unwrap_or_default();
+        self.reason.as_ref().map_or_else(|| name.to_owned(), |reason| format!("{name}\t{reason}"))
     }
 
-    /// Parses the form that stores keep.
-    pub fn from_line(line: &str) -> Self {
+    fn from_stored(line: &str) -> Self {
         let (name, reason) = line.split_once('\t').unwrap_or((line, ""));
         let shown = |text| Some(printable(at_most(1000, text))).filter(|text| !text.is_empty());
         Self { name: shown(name), reason: shown(reason) }
@@ -183,7 +183,7 @@ mod tests {
             );
             assert_eq!(reason.is_released(), told.starts_with("was released"));
         }
-        let line = Operator::from_line("ana@ci-3\tOPS-12").to_string();
+        let line = Operator::from_stored("ana@ci-3\tOPS-12").to_string();
         assert_eq!(line, " by ana@ci-3, reason: OPS-12");
     }
 }

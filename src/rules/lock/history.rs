@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Stored, stored};
 use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime, show, variant};
 use crate::text::printable;
 
@@ -46,8 +47,8 @@ impl HistoryEntry {
             waited: since.parse().ok().map(|since| acquired.since(ServerTime(since))),
             fence: Fence(number(next())),
             mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
-            operator: Operator::from_line(next()),
-            client: ClientInfo::from_lines(next()),
+            operator: Operator::from_stored(next()),
+            client: ClientInfo::from_stored(next()),
         })
     }
 
@@ -76,7 +77,7 @@ impl From<HistoryEntry> for String {
         let HistoryEntry { ending, at, outcome, id, acquired, waited, fence, mode, .. } = entry;
         let since = waited.map_or(Self::new(), |waited| (acquired - waited).0.to_string());
         let (at, acquired) = (at.0, acquired.0);
-        let (by, about) = (entry.operator.to_line(), entry.client.to_lines());
+        let (by, about) = (entry.operator.to_stored(), entry.client.to_stored());
         format!(
             "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n{by}\n{about}"
         )
@@ -92,12 +93,13 @@ impl TryFrom<String> for HistoryEntry {
 }
 
 /// The clients that were turned away because the lock was busy, since the last hold began.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Skipped {
     pub count: u64,
     /// When the last of them was, the first 8 characters of its token, and the client.
     pub at: ServerTime,
     pub id: String,
+    #[serde(with = "stored")]
     pub client: ClientInfo,
 }
 
@@ -116,7 +118,7 @@ impl Skipped {
             count: lines.next()?.parse().ok()?,
             at: ServerTime(lines.next()?.parse().ok()?),
             id: printable(lines.next()?),
-            client: ClientInfo::from_lines(lines.next()?),
+            client: ClientInfo::from_stored(lines.next()?),
         })
     }
 }

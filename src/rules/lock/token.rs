@@ -12,9 +12,9 @@ use crate::rules::UserMessage;
 pub struct Token(String);
 
 impl Token {
-    /// A new token, with 122 random bits. Each hold has its own.
-    pub fn fresh() -> Self {
-        Self(Uuid::new_v8(Uuid::new_v4().into_bytes()).to_string())
+    /// A new token, of random bytes. Each hold has its own.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self(Uuid::new_v8(random).to_string())
     }
 
     /// Whether a text looks like a token of any version of rlock: other tools use UUIDs of other
@@ -74,7 +74,7 @@ impl fmt::Debug for Token {
 impl FromStr for Token {
     type Err = UserMessage;
 
-    /// Accepts the form that `fresh` makes. The fault does not show the text, which may be most of
+    /// Accepts the form that `new` makes. The fault does not show the text, which may be most of
     /// a token.
     fn from_str(text: &str) -> Result<Self, UserMessage> {
         if text.is_empty() {

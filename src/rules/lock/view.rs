@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Ending, Fence, HistoryEntry, Mode, Skipped, Slot, millis, show};
+use crate::rules::{
+    ClientInfo, Ending, Fence, HistoryEntry, Mode, Owner, Skipped, Slot, millis, show,
+};
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
 /// depends on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct ServerTime(pub u64);
 
 impl ServerTime {
@@ -38,7 +43,10 @@ impl Sub<Duration> for ServerTime {
 pub struct Holder {
     /// The first 8 characters of the token.
     pub id: String,
-    pub owner: String,
+    /// `None` if it was lost, or if this only keeps the lock closed.
+    pub owner: Option<Owner>,
+    /// The IDs of the holders that a closed lock waits for.
+    pub closed_for: Vec<String>,
     pub mode: Mode,
     pub client: ClientInfo,
     pub fence: Fence,
@@ -59,6 +67,11 @@ impl Holder {
     /// Whether it only keeps the lock closed, because the server lost its data.
     pub fn is_closing(&self) -> bool {
         self.id == CLOSED
+    }
+
+    /// The IDs of those that may be at work: its own, or those that a closed lock waits for.
+    pub fn ids(&self) -> &[String] {
+        if self.is_closing() { &self.closed_for } else { std::slice::from_ref(&self.id) }
     }
 
     /// What keeps the lock closed.

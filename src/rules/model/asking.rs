@@ -3,11 +3,10 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use super::lock::{CLAIM_WINDOW, Newest, Revoked, Waiter};
+use super::lock::{CLAIM_WINDOW, Ended, Newest, Revoked, Waiter};
 use super::transaction::Transaction;
 use crate::rules::{
-    Answer, ClientInfo, Ending, Fence, Mode, Operator, Outcome, Request, ServerTime, Slot, Verdict,
-    millis,
+    Answer, Ending, Fence, Mode, Outcome, Request, ServerTime, Slot, Verdict, millis,
 };
 
 impl Transaction<'_> {
@@ -38,10 +37,10 @@ impl Transaction<'_> {
         {
             let (ending, unknown) = (Ending::Released, Outcome::Unknown);
             let entry = self.history_entry(hold, ending, self.now, unknown, None);
-            self.remove_waiter(token, token, "removed", &by);
+            self.remove_waiter(token, token, Ended::Removed(by.clone()));
             self.admit(token);
             self.record(entry);
-            return Break(Verdict::Answer(Answer::Removed(Operator::from_line(&by))));
+            return Break(Verdict::Answer(Answer::Removed(by)));
         }
         // An unclaimed grant expires sooner than the caller would assume.
         let claimed = self.valid_hold(token).filter(|hold| hold.renewed.is_some());
@@ -76,17 +75,17 @@ impl Transaction<'_> {
         }
         if let Some(newest) = newest {
             if (newest.ticket, newest.token.as_str()) > (arrival, token) {
-                self.remove_waiter(token, token, "superseded", &newest.about);
+                self.remove_waiter(token, token, Ended::Superseded(newest.client.clone()));
                 self.admit(token);
-                let newer = ClientInfo::from_lines(&newest.about);
-                return Break(Verdict::Answer(Answer::Superseded(newer)));
+                return Break(Verdict::Answer(Answer::Superseded(newest.client)));
             }
             if self.waiter(&newest.token).is_some() {
-                self.remove_waiter(&newest.token, token, "superseded", &request.client);
+                let ended = Ended::Superseded(request.client.clone());
+                self.remove_waiter(&newest.token, token, ended);
             }
         }
-        let (token, about) = (token.to_owned(), request.client.clone());
-        self.lock.newest = Some(Newest { ticket: arrival, token, about });
+        let (token, client) = (token.to_owned(), request.client.clone());
+        self.lock.newest = Some(Newest { ticket: arrival, token, client });
         Continue(())
     }
 
@@ -112,11 +111,10 @@ impl Transaction<'_> {
     ) -> ControlFlow<Verdict, (Waiter, bool)> {
         let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
         let (owner, entered) = match (&request.owner, enclosing) {
-            (Some(owner), _) => (owner.as_str(), self.owner_mode(owner.as_str())),
-            (None, Some(hold)) => (hold.owner.as_str(), entered),
-            (None, None) => ("", None),
+            (Some(owner), _) => (Some(owner), self.owner_mode(owner)),
+            (None, Some(hold)) => (hold.owner.as_ref(), entered),
+            (None, None) => (None, None),
         };
-        let owner = if owner.is_empty() { request.fresh_owner.as_str() } else { owner };
         let entered = entered.filter(|_| request.reentrant);
         if (entered, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
             return Break(Verdict::Answer(Answer::Upgrade));
@@ -127,9 +125,9 @@ impl Transaction<'_> {
         let token = request.token.as_str();
         let waiter = Waiter {
             token: token.to_owned(),
-            owner: owner.to_owned(),
+            owner: Some(owner.unwrap_or(&request.fresh_owner).clone()),
             mode: request.mode,
-            about: request.client.clone(),
+            client: request.client.clone(),
             since: self.waiter(token).map_or(self.now, |waiter| waiter.since),
             // Presumed alive for two heartbeats and a claim window, because one heartbeat may get
             // lost.

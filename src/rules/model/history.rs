@@ -13,14 +13,14 @@ pub(super) const HISTORY_LENGTH: usize = 16;
 impl Transaction<'_> {
     /// How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
     /// `otherwise` says. `None` for a hold that is cooling, because its release is on record.
-    fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, String)> {
+    fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, Operator)> {
         match (hold.status, self.hold_state(hold)) {
             (HoldState::Cooling, _) => None,
             (_, HoldState::Revoked) => {
                 let (how, by, _) = self.revocation(hold);
                 Some((how, by))
             }
-            _ => Some((otherwise, String::new())),
+            _ => Some((otherwise, Operator::default())),
         }
     }
 
@@ -32,14 +32,14 @@ impl Transaction<'_> {
         ending: Ending,
         at: u64,
         outcome: Outcome,
-        by: Option<&str>,
+        by: Option<&Operator>,
     ) -> Option<HistoryEntry> {
         // Nobody had the hold of a closed lock.
         if hold.status == HoldState::Revoked {
             return None;
         }
-        let (ending, by) = match by {
-            Some(by) => (ending, by.to_owned()),
+        let (ending, operator) = match by {
+            Some(by) => (ending, by.clone()),
             None => self.ending_of(hold, ending)?,
         };
         Some(HistoryEntry {
@@ -51,8 +51,8 @@ impl Transaction<'_> {
             waited: waited(hold.since, hold.acquired),
             fence: Fence(hold.fence),
             mode: hold.mode,
-            operator: Operator::from_line(&by),
-            client: ClientInfo::from_lines(&hold.about),
+            operator,
+            client: hold.client.clone(),
         })
     }
 
@@ -72,18 +72,13 @@ impl Transaction<'_> {
 
     /// Counts a client that is turned away because the lock is busy: once, even if its request
     /// arrives again.
-    pub fn record_skip(&mut self, token: &str, about: &str) {
-        let last = self.skipped();
-        let (id, now) = (id(token), self.now);
+    pub fn record_skip(&mut self, token: &str, client: ClientInfo) {
+        let last = &self.lock.skipped;
+        let (id, at) = (id(token), ServerTime(self.now));
         if last.as_ref().is_none_or(|last| last.id != id) {
-            let count = last.map_or(1, |last| last.count.saturating_add(1));
-            self.lock.skipped = Some(format!("{count}\n{now}\n{id}\n{about}"));
+            let count = last.as_ref().map_or(1, |last| last.count.saturating_add(1));
+            self.lock.skipped = Some(Skipped { count, at, id, client });
         }
-    }
-
-    /// The clients that were turned away since the last hold began.
-    pub fn skipped(&self) -> Option<Skipped> {
-        self.lock.skipped.as_deref().and_then(Skipped::from_lines)
     }
 
     pub fn recorded(&self, token: &str) -> Option<&HistoryEntry> {

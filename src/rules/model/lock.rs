@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Ending, Fence, HistoryEntry, HoldState, Mode, Slot};
+use crate::rules::lock::stored;
+use crate::rules::{
+    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Mode, Operator, Owner, Skipped, Slot,
+};
 
 /// How long a granted lock waits for the waiter to claim it, and a nominated waiter stays nominated,
 /// in milliseconds.
@@ -56,9 +59,7 @@ pub struct Lock {
     pub revoked_up_to: RevokedUpTo,
     /// How the last holds ended, the latest last.
     pub history: Vec<HistoryEntry>,
-    /// The clients that were turned away since the last hold began; see `Skipped`.
-    pub skipped: Option<String>,
-    /// Tokens that were released or given up.
+    pub skipped: Option<Skipped>,
     pub tombstones: Vec<Tombstone>,
     /// The messages to waiters that are not sent yet.
     #[serde(skip)]
@@ -74,9 +75,13 @@ pub struct Guard {
 #[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Hold {
     pub token: String,
-    pub owner: String,
+    /// `None` for the hold of a closed lock, which is nobody's.
+    pub owner: Option<Owner>,
+    /// The IDs of the holders that a closed lock waits for.
+    pub closed_for: Vec<String>,
     pub mode: Mode,
-    pub about: String,
+    #[serde(with = "stored")]
+    pub client: ClientInfo,
     pub fence: u64,
     pub acquired: u64,
     /// When its holder first asked for it; `None` if unknown, as in a closed lock.
@@ -103,8 +108,8 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Revoked {
     pub at: u64,
-    /// An `Operator` as stores keep it.
-    pub by: String,
+    #[serde(with = "stored")]
+    pub by: Operator,
 }
 
 /// Holds with a fence up to this one are revoked.
@@ -112,8 +117,8 @@ pub struct Revoked {
 pub struct RevokedUpTo {
     pub fence: u64,
     pub how: Option<Ending>,
-    /// Who revoked them; empty if unknown.
-    pub by: String,
+    #[serde(with = "stored")]
+    pub by: Operator,
     pub at: u64,
 }
 
@@ -123,24 +128,43 @@ pub struct Newest {
     /// On which several servers agreed; 0 if there is only one server.
     pub ticket: u64,
     pub token: String,
-    pub about: String,
+    #[serde(with = "stored")]
+    pub client: ClientInfo,
 }
 
-/// A request with this token is rejected until this time.
-#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
+/// What is over, and until when that is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tombstone {
-    /// After a line break, who ended the request, and how; see `mark_ended`.
-    pub token: String,
     pub until: u64,
+    pub mark: Mark,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Mark {
+    /// A token that was released or given up, or its ID: a request with it is rejected.
+    Token(String),
+    /// Beside that: how the request with this token ended, if its client did not end it.
+    Ended(String, Ended),
+    /// The generation and the largest fence of the holders for which the lock was closed.
+    Closed(String, Fence),
+}
+
+/// How others ended a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Ended {
+    Removed(#[serde(with = "stored")] Operator),
+    /// By a newer request, of this client.
+    Superseded(#[serde(with = "stored")] ClientInfo),
 }
 
 /// A request with a position in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Waiter {
     pub token: String,
-    pub owner: String,
+    pub owner: Option<Owner>,
     pub mode: Mode,
-    pub about: String,
+    #[serde(with = "stored")]
+    pub client: ClientInfo,
     pub since: u64,
     /// The time until which it is presumed alive.
     pub alive: u64,
@@ -204,9 +228,9 @@ impl Waiter {
 impl Hold {
     /// Takes over what the request of a waiter says. The rest depends on the grant.
     pub fn of(waiter: Waiter) -> Self {
-        let Waiter { token, owner, mode, about, since, ttl, attempt, .. } = waiter;
+        let Waiter { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
-        Self { token, owner, mode, about, since, ttl, attempt, ..Self::default() }
+        Self { token, owner, mode, client, since, ttl, attempt, ..Self::default() }
     }
 
     /// The order in which leases expire.

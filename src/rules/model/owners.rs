@@ -18,8 +18,9 @@ impl Transaction<'_> {
 
     /// The mode in which an owner that a user chose holds the lock. The scripts do not search many
     /// holds.
-    pub fn owner_mode(&self, owner: &str) -> Option<Mode> {
-        let holds = self.lock.holds.iter().filter(|hold| self.live && hold.owner == owner);
+    pub fn owner_mode(&self, owner: &Owner) -> Option<Mode> {
+        let holds =
+            self.lock.holds.iter().filter(|hold| self.live && hold.owner.as_ref() == Some(owner));
         holds.fold(None, |entered, hold| self.enter(hold, entered))
     }
 
@@ -32,8 +33,8 @@ impl Transaction<'_> {
 
     /// Whether a waiter may enter a lock that its owner holds by now.
     pub fn may_enter(&self, waiter: &Waiter) -> bool {
-        let enters = waiter.reentrant && Owner::is_chosen(&waiter.owner);
-        match self.owner_mode(&waiter.owner).filter(|_| enters) {
+        let owner = waiter.owner.as_ref().filter(|owner| waiter.reentrant && owner.is_chosen());
+        match owner.and_then(|owner| self.owner_mode(owner)) {
             Some(Mode::Exclusive) => true,
             Some(Mode::Shared) => waiter.mode == Mode::Shared,
             _ => false,

@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Mail, Message, Origin, Waiter};
+use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -76,14 +76,14 @@ impl Transaction<'_> {
 
     /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by
     /// whom.
-    pub fn remove_waiter(&mut self, token: &str, caller: &str, how: &str, by: &str) {
+    pub fn remove_waiter(&mut self, token: &str, caller: &str, ended: Ended) {
         let removed = self.dequeue(token);
         let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
         let ttl = hold.or(removed.map(|waiter| waiter.ttl)).unwrap_or(0);
         if hold.is_some() {
             self.drop_hold(token);
         }
-        self.mark_ended(token, ttl, how, by);
+        self.mark_ended(token, ttl, ended);
         if token != caller {
             self.wake(token, Message::Look);
         }

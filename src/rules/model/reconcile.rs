@@ -2,7 +2,7 @@
 
 use super::lock::{Hold, LONGEST, RevokedUpTo};
 use super::transaction::Transaction;
-use crate::rules::Ending;
+use crate::rules::{Ending, Operator};
 
 impl Transaction<'_> {
     /// An idle lock keeps its fence, its generation, the newest request that supersedes and the
@@ -37,12 +37,12 @@ impl Transaction<'_> {
             hold.deadline = self.now + hold.ttl;
         }
         if self.deleted {
-            self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
+            self.revoke_up_to(self.lock.fence, Ending::Deleted, Operator::default());
             self.set_guard_to_latest();
             self.deleted = false;
         } else if self.lock.written.is_some() && self.foreign() {
             // When the other tool's key is gone, these holds exclude others again until they end.
-            self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
+            self.revoke_up_to(self.lock.fence, Ending::Overwritten, Operator::default());
         }
         if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {
             return;

@@ -3,7 +3,7 @@
 
 use super::lock::{Hold, Revoked, RevokedUpTo};
 use super::transaction::Transaction;
-use crate::rules::{Ending, HoldState};
+use crate::rules::{Ending, HoldState, Operator};
 
 impl Transaction<'_> {
     /// The state of a hold, with all revocations applied.
@@ -20,22 +20,21 @@ impl Transaction<'_> {
 
     /// Revokes all holds with a fence up to this one. Each excludes others until its holder
     /// releases it or its lease expires.
-    pub fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
+    pub fn revoke_up_to(&mut self, fence: u64, how: Ending, by: Operator) {
         if fence > self.lock.revoked_up_to.fence {
-            let (how, by) = (Some(how), by.to_owned());
-            self.lock.revoked_up_to = RevokedUpTo { fence, how, by, at: self.now };
+            self.lock.revoked_up_to = RevokedUpTo { fence, how: Some(how), by, at: self.now };
         }
     }
 
     /// How, by whom and when a hold was revoked: individually, or with all up to `revoked_up_to`.
-    pub fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
+    pub fn revocation(&self, hold: &Hold) -> (Ending, Operator, u64) {
         if let Some(Revoked { at, by }) = &hold.revoked {
             return (Ending::Revoked, by.clone(), *at);
         }
         let RevokedUpTo { how, by, at, .. } = &self.lock.revoked_up_to;
         match how {
             Some(how) => (*how, by.clone(), *at),
-            None => (Ending::Revoked, String::new(), self.now),
+            None => (Ending::Revoked, Operator::default(), self.now),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::history::HISTORY_LENGTH;
-use super::lock::{LONGEST, Tombstone};
+use super::lock::{Ended, LONGEST, Mark, Tombstone};
 use super::transaction::Transaction;
-use crate::rules::{Answer, ClientInfo, Ending, HoldState, Operator, Reason};
+use crate::rules::{Answer, Ending, HoldState, Operator, Reason};
 
 /// How many tokens are remembered.
 const MAX_TOMBSTONES: usize = 1_000;
@@ -15,6 +15,10 @@ const TOMBSTONE_DURATION: u64 = 60_000;
 
 impl Transaction<'_> {
     pub fn add_tombstone(&mut self, token: &str, ttl: u64) {
+        self.mark(Mark::Token(token.to_owned()), ttl);
+    }
+
+    pub fn mark(&mut self, mark: Mark, ttl: u64) {
         let tombstones = &mut self.lock.tombstones;
         // The marks that expire first make room. Removing them first keeps the new one.
         let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
@@ -23,43 +27,45 @@ impl Transaction<'_> {
             // Marks that another client wrote, and that would never make room.
             tombstones.retain(|tombstone| tombstone.until < self.now + LONGEST);
         }
-        tombstones.retain(|tombstone| tombstone.token != token);
-        tombstones.push(Tombstone {
-            token: token.to_owned(),
-            until: self.now + ttl.max(TOMBSTONE_DURATION),
-        });
-        tombstones.sort_unstable_by(|one, other| {
-            (one.until, &one.token).cmp(&(other.until, &other.token))
-        });
+        tombstones.retain(|tombstone| tombstone.mark != mark);
+        tombstones.push(Tombstone { mark, until: self.now + ttl.max(TOMBSTONE_DURATION) });
+        tombstones.sort_unstable();
     }
 
     /// Marks a request that its client did not end itself, so that a later request with its token
-    /// learns how, "superseded" or "removed", and by whom. This tombstone is next to the token's own,
-    /// which comes last, so that it is kept even if all others last longer.
-    pub fn mark_ended(&mut self, token: &str, ttl: u64, how: &str, by: &str) {
-        self.add_tombstone(&format!("{token}\n{how}\n{by}"), ttl);
+    /// learns how. This tombstone is next to the token's own, which comes last, so that it is kept
+    /// even if all others last longer.
+    pub fn mark_ended(&mut self, token: &str, ttl: u64, ended: Ended) {
+        self.mark(Mark::Ended(token.to_owned(), ended), ttl);
         self.add_tombstone(token, ttl);
     }
 
     /// How and by whom this token's request was ended; `None` if nobody else ended it.
     pub fn how_ended(&self, token: &str) -> Option<Answer> {
-        let own = self.lock.tombstones.iter().find(|tombstone| tombstone.token == token)?;
-        let beside = self.lock.tombstones.iter().filter(|tombstone| tombstone.until == own.until);
-        beside
-            .filter_map(|tombstone| tombstone.token.strip_prefix(token)?.strip_prefix('\n'))
-            .find_map(|end| match end.split_once('\n')? {
-                ("superseded", about) => Some(Answer::Superseded(ClientInfo::from_lines(about))),
-                ("removed", by) => Some(Answer::Removed(Operator::from_line(by))),
-                _ => None,
-            })
+        let until = self.marked_until(&Mark::Token(token.to_owned()));
+        self.lock.tombstones.iter().find_map(|Tombstone { mark, until: its }| match mark {
+            Mark::Ended(of, ended) if of == token && Some(*its) == until => Some(match ended {
+                Ended::Superseded(newer) => Answer::Superseded(newer.clone()),
+                Ended::Removed(by) => Answer::Removed(by.clone()),
+            }),
+            _ => None,
+        })
+    }
+
+    fn marked_until(&self, mark: &Mark) -> Option<u64> {
+        let mut tombstones = self.lock.tombstones.iter();
+        tombstones.find(|tombstone| tombstone.mark == *mark).map(|tombstone| tombstone.until)
+    }
+
+    pub fn is_marked(&self, mark: &Mark) -> bool {
+        self.marked_until(mark).is_some_and(|until| until >= self.now)
     }
 
     /// A cooling hold was released, even if its tombstone is lost.
     pub fn has_tombstone(&self, token: &str) -> bool {
         let hold = self.unexpired_hold(token);
         let cooling = hold.is_some_and(|hold| hold.status == HoldState::Cooling);
-        let tombstone = self.lock.tombstones.iter().find(|tombstone| tombstone.token == token);
-        cooling || tombstone.is_some_and(|tombstone| tombstone.until >= self.now)
+        cooling || self.is_marked(&Mark::Token(token.to_owned()))
     }
 
     /// Why this token does not hold the lock.
@@ -72,7 +78,7 @@ impl Transaction<'_> {
         let unexpired = self.unexpired_hold(token);
         if let Some(hold) = unexpired.filter(|hold| self.hold_state(hold) == HoldState::Revoked) {
             let (how, by, at) = self.revocation(hold);
-            return Reason::new(Some(how), ago(at), Operator::from_line(&by));
+            return Reason::new(Some(how), ago(at), by);
         }
         if let Some(entry) = self.recorded(token) {
             return Reason::new(Some(entry.ending), ago(entry.at.0), entry.operator.clone());

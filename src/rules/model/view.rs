@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::lock::{Hold, Waiter};
 use super::transaction::Transaction;
 use crate::rules::lock::view::{self};
-use crate::rules::{ClientInfo, Fence, HoldState, Holder, ServerTime, State, Token, View};
+use crate::rules::{Fence, HoldState, Holder, ServerTime, State, Token, View};
 use crate::text::printable;
 
 /// How many holders a reply to a waiter lists. The waiter can remind a server that lost its data of
@@ -24,8 +24,9 @@ impl Transaction<'_> {
         Holder {
             id: id(&hold.token),
             owner: hold.owner.clone(),
+            closed_for: hold.closed_for.clone(),
             mode: hold.mode,
-            client: ClientInfo::from_lines(&hold.about),
+            client: hold.client.clone(),
             fence: Fence(hold.fence),
             acquired: ServerTime(hold.acquired),
             waited: waited(hold.since, hold.acquired),
@@ -69,7 +70,7 @@ impl Transaction<'_> {
             holder_count,
             holders,
             waiter_count: self.lock.queue.len() as u64,
-            skipped: self.skipped().map(Box::new),
+            skipped: self.lock.skipped.clone().map(Box::new),
             ..View::default()
         }
     }
@@ -90,7 +91,7 @@ pub(super) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
     view::Waiter {
         id: id(&waiter.token),
         mode: waiter.mode,
-        client: ClientInfo::from_lines(&waiter.about),
+        client: waiter.client.clone(),
         since: ServerTime(waiter.since),
         next: waiter.next,
     }

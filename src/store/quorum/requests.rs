@@ -13,8 +13,8 @@ use crate::rules::quorum::{
     is_release_decided, is_renewal_decided, merge, merge_listings,
 };
 use crate::rules::{
-    Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
-    Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Operator, Outcome, Pattern, Prefix, Release,
+    Removal, Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
 };
 use crate::store::{Interrupt, Store};
 
@@ -140,10 +140,10 @@ impl Store for Quorum {
         self.members.iter().for_each(|member| member.post(leaving(request)));
     }
 
-    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
         self.has_written = true;
-        let (key, by) = (key.clone(), by.to_owned());
-        let revoke = move |store: &mut MemberStore| store.revoke(&key, revocation, &by);
+        let (key, by) = (key.clone(), by.clone());
+        let revoke = move |store: &mut MemberStore| store.revoke(&key, how, &by);
         let votes = self.ask_all(revoke, View::to_string)?;
         Ok(self.merged(votes))
     }
@@ -152,12 +152,12 @@ impl Store for Quorum {
         &mut self,
         key: &Key,
         id: &Id,
-        revocation: Revocation,
-        by: &str,
+        how: Revocation,
+        by: &Operator,
     ) -> Result<Removal, Failure> {
         self.has_written = true;
-        let (key, id, by) = (key.clone(), id.clone(), by.to_owned());
-        let remove = move |store: &mut MemberStore| store.remove(&key, &id, revocation, &by);
+        let (key, id, by) = (key.clone(), id.clone(), by.clone());
+        let remove = move |store: &mut MemberStore| store.remove(&key, &id, how, &by);
         let describe = |removal: &Removal| match removal {
             Removal::Revoked(holder, _) => format!("revoked {}", holder.client),
             Removal::Removed(waiter, _) => format!("removed {} from the queue", waiter.client),

@@ -10,9 +10,9 @@ use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Outcome, Owner, Pattern, Prefix,
-    Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl, Verdict,
-    View,
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Operator, Outcome, Owner, Pattern,
+    Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored, Ticket,
+    Token, Ttl, Verdict, View,
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
@@ -132,14 +132,14 @@ impl<T: Topology> RedisStore<T> {
         key: &Key,
         up_to: Option<Fence>,
         revocation: Revocation,
-        by: &str,
+        by: &Operator,
     ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
         let timeout = self.patience();
         let until = Instant::now() + timeout;
         loop {
-            let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
+            let call = self.call(scripts::REVOKE, key, None).with(now).with(by.to_stored());
             let call = call.with(&from).with(up_to.unwrap_or_default());
             let reply = self.run(&call, reply::revoked, None)?;
             let (before, again) = reply.value;
@@ -198,7 +198,7 @@ fn asking_fields(request: &Request, attempt: u64) -> [(&'static str, String); 12
         ("fresh_owner", request.fresh_owner.as_str().to_owned()),
         ("enclosing", enclosing.collect()),
         ("reentrant", flag("reentrant", request.reentrant)),
-        ("about", request.client.clone()),
+        ("about", request.client.to_stored()),
         ("attempt", attempt.to_string()),
         ("next", flag("next", request.next)),
         ("supersedes", if request.supersedes { arrival } else { String::new() }),
@@ -281,7 +281,7 @@ impl<T: Topology> Store for RedisStore<T> {
         let _ = self.topology.run(&self.leave_call(request).no_reply(), None);
     }
 
-    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
         // Revoke only grants up to the fencing token that the first call has seen, so that neither
         // a request that arrives late nor a repetition affects later grants.
         let (seen, repeats) = match &self.revoking {
@@ -291,7 +291,7 @@ impl<T: Topology> Store for RedisStore<T> {
         };
         self.revoking = Some(seen.clone());
         let up_to = seen.fence.unwrap_or_default();
-        let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), revocation, by)?;
+        let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), how, by)?;
         if repeats || is_repeated {
             let history = self.page(key, "history", 0)?.history;
             before.add_revoked_earlier(seen.holders, &history);
@@ -303,15 +303,16 @@ impl<T: Topology> Store for RedisStore<T> {
         &mut self,
         key: &Key,
         id: &Id,
-        revocation: Revocation,
-        by: &str,
+        how: Revocation,
+        by: &Operator,
     ) -> Result<Removal, Failure> {
-        let now = if revocation == Revocation::Now { "now" } else { "" };
+        let now = if how == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
         let timeout = self.patience();
         let until = Instant::now() + timeout;
         loop {
-            let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
+            let call =
+                self.call(scripts::REMOVE, key, None).with(now).with(by.to_stored()).with(id);
             let reply = self.run(&call.with(&from), reply::removal, None)?;
             match reply.value {
                 Ok(removal) if reply.repeated => return Ok(removal.after_a_lost_reply()),
@@ -371,7 +372,8 @@ mod tests {
         let named = named.filter_map(|line| line.split("] ").nth(1)?.split_whitespace().next());
         let named: Vec<&str> = named.collect();
         let key = Key::new(&Prefix::default(), &"L".parse().unwrap());
-        let request = Request::plain(key, Ttl::DEFAULT);
+        let (token, owner) = (Token::new([0; 16]), Owner::new([0; 16]));
+        let request = Request::plain(key, token, owner, Ttl::DEFAULT);
         assert_eq!(asking_fields(&request, 1).map(|(name, _)| name), *named);
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Reason, Release,
-    Removal, Renewal, ServerTime, Skipped, Slot, Ticket, Verdict, View, Waiter, variant,
+    Answer, CLOSED, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Owner,
+    Reason, Release, Removal, Renewal, ServerTime, Skipped, Slot, Stored, Ticket, Verdict, View,
+    Waiter, variant,
 };
 use crate::store::wire::Value;
 use crate::text::{at_most, printable};
@@ -101,7 +102,7 @@ impl Fields {
         // Later versions of rlock may have more endings.
         let ending = variant(&self.text()?);
         let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
-        Some(Reason::new(ending, ago, Operator::from_line(&self.text()?)))
+        Some(Reason::new(ending, ago, Operator::from_stored(&self.text()?)))
     }
 
     /// A number in the form of text; 0 if it was lost.
@@ -168,8 +169,8 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
             obstacle: None,
         },
         "ended" => Answer::Ended(fields.reason()?),
-        "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
-        "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
+        "superseded" => Answer::Superseded(ClientInfo::from_stored(&fields.text()?)),
+        "removed" => Answer::Removed(Operator::from_stored(&fields.text()?)),
         "again" => return Some(Verdict::Again),
         "ahead" => {
             return Some(Verdict::AheadOfClock { ahead: fields.millis()?, now: fields.time()? });
@@ -269,11 +270,18 @@ fn lossy(text: &[u8], at_most: usize) -> String {
 fn holder(reply: Value) -> Option<Holder> {
     let mut fields = Fields::named(reply, HOLDER)?;
     let acquired = fields.at("acquired").time()?;
+    let (id, owner) = (fields.at("id").identifier()?, fields.at("owner").identifier()?);
+    let (owner, closed_for) = match owner {
+        ids if id == CLOSED => (None, ids.split_whitespace().map(str::to_owned).collect()),
+        lost if lost.is_empty() => (None, Vec::new()),
+        owner => (Some(Owner::stored(owner)), Vec::new()),
+    };
     Some(Holder {
-        id: printable(&fields.at("id").identifier()?),
-        owner: fields.at("owner").identifier()?,
+        id: printable(&id),
+        owner,
+        closed_for,
         mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
-        client: ClientInfo::from_lines(&fields.at("about").text()?),
+        client: ClientInfo::from_stored(&fields.at("about").text()?),
         fence: Fence(fields.at("fence").number()?),
         acquired,
         renewed: fields.at("renewed").time()?,
@@ -292,7 +300,7 @@ fn waiter(reply: Value) -> Option<Waiter> {
     Some(Waiter {
         id: printable(&fields.at("id").identifier()?),
         mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
-        client: ClientInfo::from_lines(&fields.at("about").text()?),
+        client: ClientInfo::from_stored(&fields.at("about").text()?),
         since: fields.at("since").time()?,
         next: !fields.at("next").text()?.is_empty(),
     })

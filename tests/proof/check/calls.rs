@@ -10,7 +10,9 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use rlock::rules::model::Lock;
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::quorum::{QuorumOp, Vote};
-use rlock::rules::{Failure, Fence, Outcome, Release, Renewal, Request, Revocation, Verdict};
+use rlock::rules::{
+    Failure, Fence, Operator, Outcome, Release, Renewal, Request, Revocation, Verdict,
+};
 use rlock::store::Store;
 
 use super::scope::key;
@@ -78,7 +80,7 @@ impl Calls<'_> {
     }
 
     pub(super) fn revoke(&mut self, how: Revocation) {
-        let (up_to, by) = (Fence(u64::MAX), "operator");
+        let (up_to, by) = (Fence(u64::MAX), &Operator::default());
         self.call(
             ("revoke", how == Revocation::Now),
             |model| model.revoke(up_to, how, by),

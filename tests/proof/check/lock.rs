@@ -44,7 +44,7 @@ pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -
     for mark in &mut lock.tombstones {
         mark.until = now + TOMBSTONE_DURATION;
     }
-    lock.tombstones.sort_by(|one, other| one.token.cmp(&other.token));
+    lock.tombstones.sort_unstable();
     for hold in &mut lock.holds {
         hold.since = None;
         if hold.keep_until <= now {

@@ -149,6 +149,8 @@ impl Terms {
         let gain = if has('g') { 10 } else { 0 };
         let loss = if has('l') { 10 } else { 0 } + if has('L') { 11 } else { 0 };
         let tick = TICK + Duration::from_millis(gain) - Duration::from_millis(loss);
+        // Its last characters make a lock's generation.
+        let fresh_owner = format!("life-{}", token(index).id()).parse().unwrap();
         let request = Request {
             mode,
             ttl,
@@ -159,11 +161,8 @@ impl Terms {
             next: has('h'),
             supersedes: has('u'),
             heartbeat: (!has('n')).then(|| heartbeat(ttl.get())),
-            token: token(index),
-            // Its last characters make a lock's generation.
-            fresh_owner: format!("life-{}", token(index).id()).parse().unwrap(),
-            client: ClientInfo { kind: HoldKind::Exec, ..ClientInfo::default() }.to_lines(),
-            ..Request::plain(key(), ttl)
+            client: ClientInfo { kind: HoldKind::Exec, ..ClientInfo::default() },
+            ..Request::plain(key(), token(index), fresh_owner, ttl)
         };
         Self { word, mode, tick, request }
     }

@@ -4,7 +4,7 @@ use super::promises::printable;
 use rlock::inspect::problem::Here;
 use rlock::inspect::style::Style;
 use rlock::inspect::{Inspected, json, page, table};
-use rlock::rules::{ClientInfo, Fence, Mode, Name, Prefix, View};
+use rlock::rules::{ClientInfo, Fence, Mode, Name, Prefix, Stored, View};
 use rlock::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client
@@ -31,7 +31,7 @@ pub(super) fn prints(text: &str) {
         assert!(columns(&line) >= limit);
     }
     assert_eq!(unquoted(&quoted(text)), text);
-    client(&ClientInfo::from_lines(text));
+    client(&ClientInfo::from_stored(text));
 }
 
 /// A word as a POSIX shell reads it, if it consists of bare and single-quoted parts.
@@ -59,7 +59,7 @@ fn client(client: &ClientInfo) {
     for name in [&client.host, &client.user, &client.command] {
         assert!(name.len() <= 255, "{name:?}");
     }
-    assert_eq!(ClientInfo::from_lines(&client.to_lines()), *client);
+    assert_eq!(ClientInfo::from_stored(&client.to_stored()), *client);
 }
 
 /// Checks that a lock can be shown in each form, even if other programs wrote its data.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::prints::view;
 use super::promises::one_line;
-use rlock::rules::{Answer, Failure, Key, Mode, Outcome, Prefix, Request, Revocation, Token, Ttl};
+use rlock::rules::{
+    Answer, ClientInfo, Failure, Key, Mode, Operator, Outcome, Owner, Prefix, Request, Revocation,
+    Token, Ttl,
+};
 use rlock::store::Store;
 use rlock::store::location::Location;
 
@@ -29,11 +32,10 @@ pub(super) fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
 fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
     let request = Request {
         mode: if what == 6 { Mode::Shared } else { Mode::Exclusive },
-        token: Token::fresh(),
         reentrant: true,
         heartbeat: Some(Duration::from_secs(10)),
-        client: "host\nuser\n7\nmake\nexec\n".into(),
-        ..Request::plain(key(), Ttl::DEFAULT)
+        client: ClientInfo { pid: 7, ..ClientInfo::default() },
+        ..Request::plain(key(), Token::new([what; 16]), Owner::new([7; 16]), Ttl::DEFAULT)
     };
     let (key, token) = (&request.key, &request.token);
     match what {
@@ -49,7 +51,7 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         1 => drop(store.renew(key, token, None, None)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
         3 => store.leave(&request)?,
-        4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
+        4 => view(&store.revoke(key, Revocation::Graceful, &Operator::default())?),
         5 => view(&store.inspect(key)?),
         _ => {
             let listing = store.list(&Prefix::default(), None, true)?;

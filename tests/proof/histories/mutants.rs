@@ -53,7 +53,7 @@ const EQUIVALENT: &[&str] = &[
     "deadline or 1)",
     "'^%d+') or 1)",
     "lock.ticket) or 1)",
-    "'acquire' and 1 or",
+    "acquire\\n') and 1 or",
     "extend(TTL, 1,",
     "lock.revoked_up_to = '', 1",
     "2 ^ 53) or 1",

@@ -16,8 +16,8 @@ use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::quorum::{Proposal, QuorumOp, Vote};
 use rlock::rules::{
-    Answer, Ending, Failure, Fence, Key, Operator, Reason, Release, Renewal, Request, Seen, Token,
-    Verdict, View,
+    Answer, Ending, Failure, Fence, Key, Operator, Owner, Reason, Release, Renewal, Request, Seen,
+    Stored, Token, Verdict, View,
 };
 use rlock::store::Store;
 use sha1_smol::Sha1;
@@ -229,9 +229,9 @@ impl<'a, S: Server> Both<'a, S> {
             Step::Leave(client, _) | Step::LeaveEarly(client) => {
                 let (token, ttl) = (self.token(*client), values::ttl(100));
                 let is_skipped = matches!(step, Step::Leave(_, true));
-                let plain = Request::plain(key.clone(), ttl);
-                let told =
-                    self.server.leave(&Request { token: token.clone(), is_skipped, ..plain });
+                let owner = Owner::new([0; 16]);
+                let plain = Request::plain(key.clone(), token.clone(), owner, ttl);
+                let told = self.server.leave(&Request { is_skipped, ..plain });
                 self.model().leave(&token, ttl, is_skipped);
                 self.same(told, ());
                 // After an early one, the client keeps asking with a token that is over.
@@ -244,14 +244,14 @@ impl<'a, S: Server> Both<'a, S> {
                 fences.sort_unstable();
                 let seen = fences.len().checked_sub(usize::from(*unseen) + 1);
                 let up_to = Fence(seen.map_or(self.model.fence, |last| fences[last]));
-                let by = "someone";
+                let by = &Operator { name: Some("someone".into()), reason: None };
                 let told = self.server.revoke_up_to(&key, Some(up_to), *revocation, by);
                 let known = self.model().revoke(up_to, *revocation, by);
                 self.same(told.map(|told| told.0), known);
             }
             Step::Remove(client, revocation) => {
                 let id = self.token(*client).id().parse().unwrap();
-                let by = "someone\tfor a reason";
+                let by = &Operator::from_stored("someone\tfor a reason");
                 let told = self.server.remove(&key, &id, *revocation, by);
                 let known = self.model().remove(&id, *revocation, by);
                 self.same(told, known);

@@ -114,21 +114,20 @@ impl Ask {
             label: Some("label".parse::<Label>().unwrap()),
             ..ClientInfo::default()
         };
+        // Its last characters must be unique, like those of a random one.
+        let fresh_owner = format!("fresh-{}", token.id()).parse().unwrap();
         Request {
             mode: self.mode,
             at_least: Duration::from_millis(self.at_least),
             heartbeat: self.heartbeat.map(Duration::from_millis),
             owner: self.owner.map(owner),
-            // Its last characters must be unique, like those of a random one.
-            fresh_owner: format!("fresh-{}", &token.as_str()[..8]).parse().unwrap(),
-            token,
             enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
             next: self.next,
             supersedes: self.supersedes,
             arrival: self.arrival.map(|ahead| Ticket(micros(now, ahead))),
-            client: client.to_lines(),
-            ..Request::plain(key.clone(), values::ttl(self.ttl))
+            client,
+            ..Request::plain(key.clone(), token, fresh_owner, values::ttl(self.ttl))
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use rlock::rules::model::Lock;
-use rlock::rules::model::lock::{Guard, Hold, Origin, Revoked, Tombstone, Waiter};
-use rlock::rules::{HoldState, Key, Slot};
+use rlock::rules::model::lock::{Ended, Guard, Hold, Mark, Origin, Revoked, Tombstone, Waiter};
+use rlock::rules::{ClientInfo, Fence, HoldState, Key, Operator, Owner, Slot, Stored};
 
 use super::redis::{Bytes, Data, Entry, Keys};
 
@@ -32,13 +32,23 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         // It stays when the queue has become empty.
         ("ticket", shown(ticket)),
         ("nominated", lock.nominated.iter().map(|token| format!("{token} ")).collect()),
-        ("newest", shown(newest.map(|it| format!("{} {}\n{}", it.ticket, it.token, it.about)))),
+        (
+            "newest",
+            shown(
+                newest.map(|it| format!("{} {}\n{}", it.ticket, it.token, it.client.to_stored())),
+            ),
+        ),
         ("head", shown(lock.notified.as_ref())),
         ("revoked_up_to", positive(revoked.fence)),
         ("revoked_up_to:how", shown(revoked.how)),
-        ("revoked_up_to:by", revoked.by.clone()),
+        ("revoked_up_to:by", revoked.by.to_stored()),
         ("revoked_up_to:at", shown(revoked.how.map(|_| revoked.at))),
-        ("skipped", shown(lock.skipped.as_ref())),
+        (
+            "skipped",
+            shown(lock.skipped.as_ref().map(|it| {
+                format!("{}\n{}\n{}\n{}", it.count, it.at.0, it.id, it.client.to_stored())
+            })),
+        ),
     ];
     let fields = fields.map(|(name, value)| (Bytes::from(name), Bytes::from(value)));
     let holds = lock.holds.iter().map(|hold| (&hold.token, details_of_hold(hold)));
@@ -53,10 +63,8 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         let ticket = waiter.ticket as i64;
         (if waiter.next { ticket - NEXT_OFFSET } else { ticket }, waiter.token.clone())
     });
-    let marks = lock.tombstones.iter().map(|mark| (mark.until as i64, mark.token.clone()));
-    // An operator without a reason has no tab there.
-    let entries = lock.history.iter().map(|entry| String::from(entry.clone()));
-    let history = entries.map(|entry| entry.replace("\t\n", "\n").into());
+    let marks = lock.tombstones.iter().map(|it| (it.until as i64, member(&it.mark)));
+    let history = lock.history.iter().map(|entry| String::from(entry.clone()).into());
     let side_keys = [
         ("state", Data::Hash(state.filter(|(_, value)| !value.is_empty()).collect())),
         ("holds", sorted(holds)),
@@ -134,7 +142,36 @@ pub(crate) fn facts(keys: &Keys, key: &Key, now: u64) -> Vec<String> {
 
 pub(crate) fn tombstones(keys: &Keys, key: &Key) -> Vec<Tombstone> {
     let marks = zset(keys, key, "tombstones");
-    marks.map(|(until, token)| Tombstone { token, until: until as u64 }).collect()
+    marks.map(|(until, member)| Tombstone { mark: mark(&member), until: until as u64 }).collect()
+}
+
+/// The member of the tombstones that is this mark.
+fn member(mark: &Mark) -> String {
+    match mark {
+        Mark::Token(token) => token.clone(),
+        Mark::Ended(token, Ended::Removed(by)) => format!("{token}\nremoved\n{}", by.to_stored()),
+        Mark::Ended(token, Ended::Superseded(newer)) => {
+            format!("{token}\nsuperseded\n{}", newer.to_stored())
+        }
+        Mark::Closed(generation, fence) => format!("{generation} {fence}"),
+    }
+}
+
+fn mark(member: &str) -> Mark {
+    match member.splitn(3, '\n').collect::<Vec<_>>()[..] {
+        [token, "removed", by] => {
+            Mark::Ended(token.into(), Ended::Removed(Operator::from_stored(by)))
+        }
+        [token, _, newer] => {
+            Mark::Ended(token.into(), Ended::Superseded(ClientInfo::from_stored(newer)))
+        }
+        _ => match member.split_once(' ') {
+            Some((generation, fence)) => {
+                Mark::Closed(generation.into(), Fence(fence.parse().unwrap()))
+            }
+            None => Mark::Token(member.into()),
+        },
+    }
 }
 
 fn zset(keys: &Keys, key: &Key, name: &str) -> impl Iterator<Item = (i64, String)> {
@@ -169,14 +206,18 @@ pub(crate) fn trimmed(bits: &[u8]) -> &[u8] {
 
 /// The details of a hold in the order of `lua/details.lua`.
 fn details_of_hold(hold: &Hold) -> Bytes {
-    let Hold { mode, owner, fence, acquired, about, .. } = hold;
+    let Hold { mode, fence, acquired, .. } = hold;
+    let owner = hold.owner.as_ref().map_or("", Owner::as_str).to_owned();
+    let owner = hold.closed_for.iter().fold(owner, |ids, id| format!("{ids}{id} "));
+    // That of a closed lock has no client.
+    let about = hold.owner.as_ref().map_or_else(String::new, |_| hold.client.to_stored());
     let [ttl, attempt, keep_until] = [hold.ttl, hold.attempt, hold.keep_until].map(positive);
     let [renewed, since] = [hold.renewed, hold.since].map(shown);
     let slot = shown(hold.slot);
     let status = match (hold.status, &hold.revoked) {
         (HoldState::Cooling, _) => "cooling".into(),
         (HoldState::Revoked, _) => "revoked".into(),
-        (_, Some(Revoked { at, by })) => format!("revoked {at} {by}"),
+        (_, Some(Revoked { at, by })) => format!("revoked {at} {}", by.to_stored()),
         _ => String::new(),
     };
     let asked = format!("{mode}\n{owner}\n{ttl}\n{attempt}");
@@ -185,7 +226,9 @@ fn details_of_hold(hold: &Hold) -> Bytes {
 }
 
 fn details_of_waiter(waiter: &Waiter) -> Bytes {
-    let Waiter { mode, owner, ttl, attempt, since, alive, about, .. } = waiter;
+    let Waiter { mode, ttl, attempt, since, alive, .. } = waiter;
+    let owner = waiter.owner.as_ref().map_or("", Owner::as_str);
+    let about = waiter.client.to_stored();
     let reentrant = if waiter.reentrant { "1" } else { "" };
     let origin = match waiter.origin {
         Origin::Counted => "",

@@ -57,7 +57,7 @@ impl Transaction<'_> {
         }
         let Some(heartbeat) = request.heartbeat.map(millis).filter(|&heartbeat| heartbeat > 0)
         else {
-            self.record_skip(token, &request.client);
+            self.record_skip(token, request.client.clone());
             return Continue(self.busy());
         };
         let (position, _) = self.wait_in_queue(request, waiter, None);

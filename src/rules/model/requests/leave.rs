@@ -10,10 +10,10 @@ impl Transaction<'_> {
         let token = token.as_str();
         self.reconcile();
         let is_first = self.position(token) == Some(0);
-        let held = self.unexpired_hold(token).map(|hold| hold.about.clone());
-        let queued = self.dequeue(token).map(|waiter| waiter.about);
+        let held = self.unexpired_hold(token).map(|hold| hold.client.clone());
+        let queued = self.dequeue(token).map(|waiter| waiter.client);
         match (queued.or(held.clone()), token.get(..8)) {
-            (Some(about), _) if is_busy => self.record_skip(token, &about),
+            (Some(client), _) if is_busy => self.record_skip(token, client),
             // If the lock was forgotten, no waiter that saw the hold must close it.
             (None, Some(id)) => self.add_tombstone(id, ttl.as_millis()),
             _ => {}

@@ -1,12 +1,12 @@
 //! Revokes one hold, or removes one waiter.
 
-use crate::rules::model::lock::Revoked;
+use crate::rules::model::lock::{Ended, Revoked};
 use crate::rules::model::transaction::Transaction;
 use crate::rules::model::view::shown_waiter;
-use crate::rules::{Ending, HoldState, Id, Outcome, Removal, Revocation, ServerTime};
+use crate::rules::{Ending, HoldState, Id, Operator, Outcome, Removal, Revocation, ServerTime};
 
 impl Transaction<'_> {
-    pub fn remove(&mut self, id: &Id, revocation: Revocation, by: &str) -> Removal {
+    pub fn remove(&mut self, id: &Id, revocation: Revocation, by: &Operator) -> Removal {
         self.cleanup_pending = true;
         while self.cleanup_pending {
             self.cleanup_pending = false;
@@ -32,7 +32,7 @@ impl Transaction<'_> {
                 let mut entry = None;
                 match (hold.status, revocation) {
                     _ if hold.renewed.is_none() => {
-                        self.remove_waiter(target, "", "removed", by);
+                        self.remove_waiter(target, "", Ended::Removed(by.clone()));
                     }
                     (HoldState::Cooling, _) => self.drop_hold(target),
                     (_, Revocation::Now) => {
@@ -42,7 +42,7 @@ impl Transaction<'_> {
                         self.drop_hold(target);
                     }
                     _ if self.hold_state(&hold) == HoldState::Held => {
-                        let revoked = Some(Revoked { at: self.now, by: by.to_owned() });
+                        let revoked = Some(Revoked { at: self.now, by: by.clone() });
                         if let Some(hold) = self.hold_mut(target) {
                             hold.revoked = revoked;
                         }
@@ -53,7 +53,7 @@ impl Transaction<'_> {
             }
             (None, Some(waiter)) => {
                 let shown = shown_waiter(waiter);
-                self.remove_waiter(target, "", "removed", by);
+                self.remove_waiter(target, "", Ended::Removed(by.clone()));
                 (Removal::Removed(shown, ServerTime(self.now)), None)
             }
             (None, None) => return Removal::Unknown(self.brief_view()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rules::model::transaction::Transaction;
-use crate::rules::{Fence, Renewal, Token, Ttl};
+use crate::rules::{Fence, HoldKind, Renewal, Token, Ttl};
 
 impl Transaction<'_> {
     /// Extends a lease to `ttl` from now; `None` keeps its TTL.
@@ -13,8 +13,7 @@ impl Transaction<'_> {
         let held = self.valid_hold(token).map(|hold| {
             // exec and a keeper rely on the lease that they have. Only a script that called acquire
             // may shorten its lease.
-            let kind = hold.about.split('\n').nth(4);
-            let at_least = if kind == Some("acquire") { 0 } else { hold.deadline };
+            let at_least = if hold.client.kind == HoldKind::Acquire { 0 } else { hold.deadline };
             (Fence(hold.fence), hold.slot, ttl.map_or(hold.ttl, Ttl::as_millis), at_least)
         });
         let renewal = match held {

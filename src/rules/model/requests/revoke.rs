@@ -3,12 +3,12 @@
 use crate::rules::model::history::HISTORY_LENGTH;
 use crate::rules::model::lock::{Hold, MAX_LISTED};
 use crate::rules::model::transaction::Transaction;
-use crate::rules::{Ending, Fence, HoldState, Outcome, Revocation, View};
+use crate::rules::{Ending, Fence, HoldState, Operator, Outcome, Revocation, View};
 
 impl Transaction<'_> {
     /// Revokes the holds with a fence up to this one. Returns the lock as it was before, with only
     /// these holders.
-    pub fn revoke(&mut self, up_to: Fence, revocation: Revocation, by: &str) -> View {
+    pub fn revoke(&mut self, up_to: Fence, revocation: Revocation, by: &Operator) -> View {
         let mut first = None;
         let mut from = 0;
         loop {
@@ -27,7 +27,7 @@ impl Transaction<'_> {
         &mut self,
         up_to: u64,
         revocation: Revocation,
-        by: &str,
+        by: &Operator,
         from: usize,
     ) -> (View, Option<usize>) {
         self.cleanup_pending = false;
@@ -42,7 +42,7 @@ impl Transaction<'_> {
         // The other tool's key has voided every hold.
         let up_to = if self.foreign() { u64::MAX } else { up_to };
         if self.live {
-            self.revoke_up_to(up_to.min(self.lock.fence), Ending::Revoked, by);
+            self.revoke_up_to(up_to.min(self.lock.fence), Ending::Revoked, by.clone());
         }
 
         self.lock.holds.sort_unstable_by(Hold::by_deadline);

@@ -9,7 +9,7 @@ use crate::check::property::{
 use crate::check::search::Play;
 use crate::check::time::TICK_MILLIS;
 use rlock::rules::Mode;
-use rlock::rules::model::lock::{CLAIM_WINDOW, Waiter};
+use rlock::rules::model::lock::{CLAIM_WINDOW, Mark, Waiter};
 use rlock::rules::quorum::majority;
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
@@ -137,11 +137,9 @@ impl World {
 
     /// Whether any server has ended the request of a client for a newer one.
     fn is_superseded(&self, client: usize) -> bool {
-        let end = format!("{}\n", self.token(client));
-        let has_ended = |server: &Server| {
-            server.lock.tombstones.iter().any(|mark| mark.token.starts_with(&end))
-        };
-        self.servers.iter().any(has_ended)
+        let token = self.token(client);
+        let mut tombstones = self.servers.iter().flat_map(|server| &server.lock.tombstones);
+        tombstones.any(|it| matches!(&it.mark, Mark::Ended(of, _) if of == token))
     }
 
     /// The clients whose commands run.

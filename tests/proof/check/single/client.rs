@@ -107,8 +107,7 @@ impl Client {
     pub(super) fn knows(&self, holders: &[usize]) -> bool {
         let Phase::Waiting(waiter, _) = &self.phase else { return holders.is_empty() };
         let known = waiter.seen.iter().flat_map(|(_, view)| &view.holders);
-        let ids = known.flat_map(|it| if it.is_closing() { &it.owner } else { &it.id }.split(' '));
-        let known: Vec<usize> = ids.filter(|id| !id.is_empty()).map(whose).collect();
+        let known: Vec<usize> = known.flat_map(|it| it.ids()).map(|id| whose(id)).collect();
         holders.iter().all(|holder| known.contains(holder))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::*;
-use crate::rules::{Fence, Holder, Key, Name, Prefix, ServerTime, State, Ttl};
+use crate::rules::{Fence, Holder, Key, Name, Owner, Prefix, ServerTime, State, Token, Ttl};
 
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -29,7 +29,7 @@ impl Play {
         let request = Request {
             mode,
             heartbeat: waits.then_some(Duration::from_secs(2)),
-            ..Request::plain(key, Ttl::from_millis(8_000))
+            ..Request::plain(key, Token::new([0; 16]), Owner::new([0; 16]), Ttl::from_millis(8_000))
         };
         let now = Instant::at_millis(100_000);
         let mut acquisition = Acquisition::new(&request, since.len(), IO_TIMEOUT, now);
