@@ -9,7 +9,7 @@ mod inspect;
 mod options;
 
 pub use inspect::InspectArgs;
-pub use options::{Common, HoldArgs, Terms, replicas};
+pub use options::{CommonArgs, HoldArgs, LockArgs, replicas};
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -265,9 +265,9 @@ Example: rlock exec -n backup -- backup.sh";
 #[group(skip)]
 pub struct ExecArgs {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     #[command(flatten)]
-    pub terms: Terms,
+    pub terms: LockArgs,
     /// Allow DURATION between SIGTERM and SIGKILL on a loss [default: 5s]
     ///
     /// A value above a third of --ttl counts as a third of --ttl.
@@ -300,9 +300,9 @@ pub struct ExecArgs {
 #[group(skip)]
 pub struct AcquireArgs {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     #[command(flatten)]
-    pub terms: Terms,
+    pub terms: LockArgs,
     /// Print one JSON document, even on failure
     #[arg(long, conflicts_with = "shell")]
     pub(crate) json: bool,
@@ -325,7 +325,7 @@ pub struct AcquireArgs {
 #[group(skip)]
 pub struct RenewArgs {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// Let the lease expire DURATION from now
     ///
     /// Without --ttl, the lease keeps its length, whatever RLOCK_TTL says.
@@ -339,7 +339,7 @@ pub struct RenewArgs {
 #[group(skip)]
 pub struct ReleaseArgs {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
     /// Revoke all holds, stop their commands and await release

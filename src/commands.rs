@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::cli::{ReleaseArgs, RenewArgs, Subcommand};
-use crate::config::Server;
+use crate::config::ServerSettings;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::{Report, Verbosity};
@@ -58,7 +58,7 @@ pub(crate) fn reject(fault: UserMessage, arguments: &[OsString]) -> Exit {
 
 /// Opens the store of a server, and prints warnings about the configuration. The caller prints the
 /// diagnostics of each request.
-fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, Error> {
+fn open(server: &ServerSettings, report: &Report) -> Result<Box<dyn Store>, Error> {
     for warning in &server.warnings {
         report.note(warning);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use handover::ReadOnce;
 pub(crate) use handover::{Handover, KEEPER};
-pub use server::Server;
+pub use server::ServerSettings;
 use variables::{given, setting};
 
 use crate::cli;
@@ -18,7 +18,7 @@ use crate::rules::{BoundedDuration, Label, Mode, Name, Owner, Token, Ttl, UserMe
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
-    pub(crate) server: Server,
+    pub(crate) server: ServerSettings,
     pub(crate) name: Name,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
@@ -37,8 +37,8 @@ pub struct Terms {
 impl Terms {
     /// `read_once` is what a keeper has received.
     pub fn resolve(
-        common: &cli::Common,
-        options: cli::Terms,
+        common: &cli::CommonArgs,
+        options: cli::LockArgs,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
         let wait_limit = match options.nonblock {
@@ -57,7 +57,7 @@ impl Terms {
         let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
         let owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
         Ok(Self {
-            server: Server::resolve(common, Some(ttl), min_replicas, read_once)?,
+            server: ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?,
             name: options.name,
             mode,
             ttl,

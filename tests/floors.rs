@@ -74,6 +74,23 @@ fn what_decides_takes_time_randomness_and_surroundings_as_values() {
 }
 
 #[test]
+fn each_type_has_its_own_name() {
+    let mut known: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (file, text) in product() {
+        let words = code(&text).filter(|line| !line.starts_with("    type "));
+        let words: Vec<_> = words.flat_map(str::split_whitespace).collect();
+        for pair in words.windows(2) {
+            let name = pair[1].split(|c: char| !c.is_alphanumeric()).next().unwrap();
+            let is_type = ["struct", "enum", "trait", "type"].contains(&pair[0]);
+            if is_type && name.starts_with(char::is_uppercase) {
+                let other = known.insert(name.to_owned(), file.clone());
+                assert!(other.is_none(), "{name} is in {} and {other:?}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_compiler_cannot_check_is_in_one_module() {
     // The C runtime calls `main`.
     for (file, text) in product().filter(|(file, _)| !file.starts_with("system")) {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Common;
+use super::CommonArgs;
 use super::options::{order, replicas};
 use crate::rules::{BoundedDuration, SortOrder, Subject, Timeout, Ttl};
 
@@ -10,7 +10,7 @@ use crate::rules::{BoundedDuration, SortOrder, Subject, Timeout, Ttl};
 #[group(skip)]
 pub struct InspectArgs {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// Name of a lock, or a pattern such as 'deploy:*'
     ///
     /// Without NAME, inspect lists all locks that are not free.

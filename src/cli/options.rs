@@ -71,7 +71,7 @@ pub fn replicas(text: &str) -> Result<u32, UserMessage> {
 // structs: clap would show it instead of the subcommand's.)
 #[derive(Args)]
 #[group(skip)]
-pub struct Common {
+pub struct CommonArgs {
     /// Use this lock server; repeat for a quorum [env: RLOCK_URL]
     ///
     /// One of redis://[user:password@]host[:port][/db], rediss:// for TLS,
@@ -125,7 +125,7 @@ pub struct Common {
     pub(crate) verbose: bool,
 }
 
-impl Common {
+impl CommonArgs {
     /// A command for the user to type, on a lock of the same server and prefix: with the options that
     /// say where, unless they come from the environment. It never shows a password: instead of a URL
     /// with one, it sets a placeholder, with which it touches no server.
@@ -161,7 +161,7 @@ impl Common {
 // Which lock to request, and how: on exec and acquire.
 #[derive(Args)]
 #[group(skip)]
-pub struct Terms {
+pub struct LockArgs {
     /// Name of the lock, at most 200 bytes
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
@@ -283,10 +283,10 @@ mod tests {
     #[test]
     fn a_command_to_type_names_the_server_but_no_password() {
         let typed = |line: &str| {
-            let command = Common::augment_args(clap::Command::new("rlock"));
+            let command = CommonArgs::augment_args(clap::Command::new("rlock"));
             let matches = command.get_matches_from(["rlock"].into_iter().chain(line.split(' ')));
             let name = "-n".parse().unwrap();
-            Common::from_arg_matches(&matches).unwrap().typed("inspect", &name)
+            CommonArgs::from_arg_matches(&matches).unwrap().typed("inspect", &name)
         };
         assert_eq!(typed("-q"), "rlock inspect -- -n");
         let words = "--url=redis://h:1/2 --url=unix:///s?db=1 --prefix=a;b: --tls-ca=/c";

@@ -13,7 +13,7 @@ use screen::Screen;
 use super::output::Document;
 use super::{identity, names, open, output};
 use crate::cli::InspectArgs;
-use crate::config::{ReadOnce, Server};
+use crate::config::{ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::problem::Here;
@@ -37,7 +37,7 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
         let fault = UserMessage::new("--older-than selects from a list, but NAME is one lock");
         return Err(Error::Usage(fault.with_remedy("to check its age, add --attention")));
     }
-    let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
+    let server = ServerSettings::resolve(&options.common, None, 0, ReadOnce::new())?;
     let older_than = options.older_than.map(BoundedDuration::get);
     let typed = |words: &str, name: &Name| options.common.typed(words, name);
     let inspection = Inspection {
@@ -57,7 +57,7 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
 
 struct Inspection<'a> {
     store: Box<dyn Store>,
-    server: &'a Server,
+    server: &'a ServerSettings,
     options: &'a InspectArgs,
     /// The lock, if the user named one.
     one: Option<&'a Name>,
@@ -202,7 +202,7 @@ impl Inspection<'_> {
         let mut shown = self.show(found, screen.style())?;
         if let (Some(width), true) = (screen.style().width, self.is_for_people()) {
             let now = humantime::format_rfc3339_seconds(SystemTime::now());
-            let Server { prefix, location, .. } = self.server;
+            let ServerSettings { prefix, location, .. } = self.server;
             let head = format!("{now}  {location}  {}*", prefix.as_str());
             shown.body.insert_str(0, &screen.style().line(&cut(&head, width), false));
         }
@@ -248,7 +248,7 @@ impl Inspection<'_> {
             (_, _, true, _) => "no lock needs attention",
             _ => "no such lock",
         };
-        let Server { prefix, location, .. } = self.server;
+        let ServerSettings { prefix, location, .. } = self.server;
         format!("{what} under prefix '{}' on {location}", prefix.as_str())
     }
 }

@@ -4,7 +4,7 @@ use super::output::{self, Document};
 use super::retry::Retry;
 use super::{open, revoke};
 use crate::cli::ReleaseArgs;
-use crate::config::{self, ReadOnce, Server};
+use crate::config::{self, ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
@@ -18,7 +18,7 @@ pub(super) fn run(options: &ReleaseArgs, report: &Report) -> Result<Exit, Error>
         true => None,
         false => Some(config::token(options.hold.token.clone(), ", or use --force to revoke")?),
     };
-    let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
+    let server = ServerSettings::resolve(&options.common, None, 0, ReadOnce::new())?;
     let key = server.key(&options.hold.name);
     let mut store = open(&server, report)?;
     match (token, &options.id) {

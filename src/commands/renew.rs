@@ -4,7 +4,7 @@ use super::open;
 use super::output::{self, Document};
 use super::retry::Retry;
 use crate::cli;
-use crate::config::{self, ReadOnce, Server};
+use crate::config::{self, ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
@@ -13,7 +13,7 @@ use crate::rules::{Renewal, millis, show};
 pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Error> {
     let cli::RenewArgs { common, ttl, hold } = options;
     let token = config::token(hold.token, "")?;
-    let server = Server::resolve(&common, ttl, 0, ReadOnce::new())?;
+    let server = ServerSettings::resolve(&common, ttl, 0, ReadOnce::new())?;
     let key = server.key(&hold.name);
     let mut store = open(&server, report)?;
     let retry = Retry { pending: "not renewed", ends: None, signals: None };

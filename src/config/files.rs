@@ -21,7 +21,7 @@ use crate::text::{is_harmless, quoted};
 
 /// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum FileRole {
     Password,
     SentinelPassword,
     Authority,
@@ -29,7 +29,7 @@ pub(super) enum Role {
     Key,
 }
 
-impl Role {
+impl FileRole {
     pub(super) fn option(self) -> &'static str {
         match self {
             Self::Password => "--password-file",
@@ -66,7 +66,7 @@ impl Files {
     /// Returns the first line, and how to read it again if the file is not a pipe.
     pub(super) fn password(
         &mut self,
-        role: Role,
+        role: FileRole,
         path: &Path,
     ) -> Result<(String, Option<Reread<String>>), Error> {
         let password = self.first_line(role, path)?;
@@ -87,7 +87,7 @@ impl Files {
     }
 
     /// Later lines may be notes.
-    fn first_line(&mut self, role: Role, path: &Path) -> Result<String, Error> {
+    fn first_line(&mut self, role: FileRole, path: &Path) -> Result<String, Error> {
         let text = self.read(role, path)?;
         let line = first_line(&text);
         let problem = match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
@@ -100,7 +100,7 @@ impl Files {
 
     /// Returns a whole file. Of a password file it may return only the beginning with the first
     /// line.
-    pub(super) fn read(&mut self, role: Role, path: &Path) -> Result<Vec<u8>, Error> {
+    pub(super) fn read(&mut self, role: FileRole, path: &Path) -> Result<Vec<u8>, Error> {
         if let Some(text) = self.read_once.get(role.option()) {
             return Ok(text.clone());
         }
@@ -118,7 +118,7 @@ impl Files {
     }
 
     /// The content of a file, or why it cannot be read.
-    fn content(&self, role: Role, path: &Path) -> Result<(Vec<u8>, Metadata), String> {
+    fn content(&self, role: FileRole, path: &Path) -> Result<(Vec<u8>, Metadata), String> {
         let refused = |error: io::Error| plain(&error);
         // Opening a pipe would block until its other end is open.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -165,7 +165,7 @@ fn first_line(text: &[u8]) -> &[u8] {
 }
 
 /// Instead of a path, the user may have passed the content: a password or a key.
-fn fail(role: Role, path: &Path, what: &str) -> Error {
+fn fail(role: FileRole, path: &Path, what: &str) -> Error {
     let folder = path.ancestors().skip(1).find(|it| it.exists() && it.components().count() > 1);
     let unknown = folder.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path);
     let is_path = path.exists() || unknown.iter().all(|part| is_harmless(&part.to_string_lossy()));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::files::{Files, Role};
+use super::files::{FileRole, Files};
 use super::handover::ReadOnce;
 use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
@@ -15,7 +15,7 @@ use crate::rules::{Key, Name, Prefix, Timeout, Ttl};
 use crate::store::location::{Credentials, Directory, Location, Pem, PemFiles, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
-pub struct Server {
+pub struct ServerSettings {
     pub(crate) location: Location,
     pub(crate) prefix: Prefix,
     pub(crate) io_timeout: Duration,
@@ -30,12 +30,12 @@ pub struct Server {
 const NO_URL: &str = "no server; set --url or RLOCK_URL, for example \
                       RLOCK_URL=redis://127.0.0.1:6379/0 (or RLOCK_URL=local: for this host only)";
 
-impl Server {
+impl ServerSettings {
     /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
     /// will request, if any: a reply may take at most a quarter of it. `read_once` is what a keeper
     /// has received.
     pub fn resolve(
-        common: &cli::Common,
+        common: &cli::CommonArgs,
         ttl: Option<Ttl>,
         min_replicas: u32,
         read_once: ReadOnce,
@@ -63,7 +63,7 @@ impl Server {
         files.warnings.extend(hazard.map(|hazard| format!("{location} {hazard}")));
         // On local:, no server could ask for a password.
         let file = |option, name| path(option, name).filter(|_| !is_local);
-        let (of_server, of_sentinels) = (Role::Password, Role::SentinelPassword);
+        let (of_server, of_sentinels) = (FileRole::Password, FileRole::SentinelPassword);
         let login = credentials(
             ["RLOCK_USERNAME", "RLOCK_PASSWORD"],
             file(&common.password_file, "RLOCK_PASSWORD_FILE").map(|file| (of_server, file)),
@@ -104,7 +104,7 @@ impl Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, prefix '{}'", self.location, self.prefix.as_str())
     }
@@ -113,7 +113,7 @@ impl fmt::Display for Server {
 /// Returns the username and the password in these variables. A file takes precedence.
 fn credentials(
     [username, setting]: [&'static str; 2],
-    file: Option<(Role, PathBuf)>,
+    file: Option<(FileRole, PathBuf)>,
     files: &mut Files,
 ) -> Result<Credentials, Error> {
     let username = variable(username)?;
@@ -129,7 +129,7 @@ fn path(option: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
     option.clone().or_else(|| given(name).map(PathBuf::from))
 }
 
-fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
+fn tls_files(common: &cli::CommonArgs, files: &mut Files) -> Result<TlsFiles, Error> {
     let paths = [
         path(&common.tls_ca, "RLOCK_TLS_CA"),
         path(&common.tls_cert, "RLOCK_TLS_CERT"),
@@ -151,7 +151,11 @@ fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error>
             Ok(Some(Pem { text: files.read(role, path)?, path: path.clone() }))
         };
         let [ca, certificate, key] = &paths;
-        Ok([pem(ca, Role::Authority)?, pem(certificate, Role::Certificate)?, pem(key, Role::Key)?])
+        Ok([
+            pem(ca, FileRole::Authority)?,
+            pem(certificate, FileRole::Certificate)?,
+            pem(key, FileRole::Key)?,
+        ])
     };
     let (first, again) = (read(files)?, files.clone());
     let reread = move || read(&mut again.clone()).map_err(|error| error.to_string());

@@ -32,7 +32,7 @@ const GIVING_WAY: [usize; 15] = [
 ];
 const DOWN_TO: [usize; 15] = [10, 24, 24, 0, 16, 16, 0, 10, 0, 0, 10, 0, 0, 0, 10];
 
-struct Row {
+struct TableRow {
     cells: [String; COLUMNS],
     alarming: bool,
 }
@@ -42,8 +42,8 @@ pub fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    let heading = Row { cells: HEADINGS.map(String::from), alarming: false };
-    let rows: Vec<Row> = std::iter::once(heading).chain(locks.iter().map(row)).collect();
+    let heading = TableRow { cells: HEADINGS.map(String::from), alarming: false };
+    let rows: Vec<TableRow> = std::iter::once(heading).chain(locks.iter().map(row)).collect();
     let widths = fit(&rows, style.width);
     let mut table = String::new();
     for row in rows {
@@ -60,7 +60,7 @@ pub fn list(locks: &[Inspected], style: Style) -> String {
     table
 }
 
-fn row(lock: &Inspected) -> Row {
+fn row(lock: &Inspected) -> TableRow {
     let Inspected { name, view, problems } = lock;
     let waiting = match view.waiters.len() {
         0 => String::new(),
@@ -82,7 +82,7 @@ fn row(lock: &Inspected) -> Row {
         problems.first().map_or(String::new(), |problem| problem.short.clone()),
         client.and_then(ClientInfo::label).unwrap_or_default().to_owned(),
     ];
-    Row { cells, alarming: lock.needs_attention() }
+    TableRow { cells, alarming: lock.needs_attention() }
 }
 
 /// `ana@ci-3 pid 4242 (make)`, `2 holders: ana@ci-3 pid 4242 (make)`, `2 of 3 slots: ana@ci-3 pid
@@ -110,7 +110,7 @@ fn last_holder(entry: &HistoryEntry, view: &View) -> String {
 }
 
 /// Column widths, 0 for a column that is left out, so that a line fits.
-fn fit(rows: &[Row], limit: Option<usize>) -> [usize; COLUMNS] {
+fn fit(rows: &[TableRow], limit: Option<usize>) -> [usize; COLUMNS] {
     let (mut widths, mut used) = ([0; COLUMNS], [false; COLUMNS]);
     for (index, row) in rows.iter().enumerate() {
         for (column, cell) in row.cells.iter().enumerate() {
@@ -163,8 +163,8 @@ pub fn summary(locks: &[Inspected]) -> String {
 mod tests {
     use super::*;
 
-    fn rows(cells: [&str; COLUMNS]) -> [Row; 2] {
-        [HEADINGS, cells].map(|cells| Row { cells: cells.map(String::from), alarming: true })
+    fn rows(cells: [&str; COLUMNS]) -> [TableRow; 2] {
+        [HEADINGS, cells].map(|cells| TableRow { cells: cells.map(String::from), alarming: true })
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
-    use super::lock::{Guard, Hold, LONGEST_TTL, Mark, Newest, TOO_FAR, Tombstone, Waiter};
+    use super::lock::{Guard, Hold, LONGEST_TTL, Mark, Newest, QueueEntry, TOO_FAR, Tombstone};
     use super::*;
     use crate::rules::{ClientInfo, Fence, HistoryEntry, ServerTime};
 
@@ -144,7 +144,7 @@ mod tests {
         Lock {
             guard: Some(Guard { value: "hold".into(), until: Some(50) }),
             newest: Some(newest),
-            queue: vec![Waiter { token: "waiter".into(), alive: 50, ..Waiter::default() }],
+            queue: vec![QueueEntry { token: "waiter".into(), alive: 50, ..QueueEntry::default() }],
             holds: vec![hold],
             history: vec![HistoryEntry::default()],
             tombstones: vec![Tombstone { mark: Mark::Token(String::new()), until: 50 }],

@@ -11,7 +11,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(5 * 60 - 30);
 
 /// A position in the queue, and the holder.
-type Place = (u64, Option<String>);
+type Situation = (u64, Option<String>);
 
 /// When the messages about one wait are due.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Reminders {
     started: Instant,
     last: Instant,
     /// What the last message told, and when one was last due because this had changed.
-    told: Option<Place>,
+    told: Option<Situation>,
     changed: Option<Instant>,
 }
 
@@ -29,17 +29,17 @@ impl Reminders {
     }
 
     /// Whether to print a message now: at growing intervals, and at each change, but for that at
-    /// most once a minute. `place` is `None` if the server does not answer.
-    pub fn is_due(&mut self, place: Option<Place>, now: Instant) -> bool {
+    /// most once a minute. `situation` is `None` if the server does not answer.
+    pub fn is_due(&mut self, situation: Option<Situation>, now: Instant) -> bool {
         let interval = (3 * self.last.since(self.started)).clamp(MINUTE, LONGEST);
-        let is_new = place.is_some() && place != self.told;
+        let is_new = situation.is_some() && situation != self.told;
         let changed = is_new && self.changed.is_none_or(|at| now.since(at) >= MINUTE);
         if !changed && now.since(self.last) < interval {
             return false;
         }
         // The first message is not about a change.
         self.changed = if changed { self.told.as_ref().map(|_| now) } else { self.changed };
-        self.told = place.or(self.told.take());
+        self.told = situation.or(self.told.take());
         self.last = now;
         true
     }
@@ -49,12 +49,15 @@ impl Reminders {
 mod tests {
     use super::*;
 
-    /// The seconds at which messages are due in a wait of an hour that asks every 10 s. `place`
+    /// The seconds at which messages are due in a wait of an hour that asks every 10 s. `situation`
     /// is the position and the holder at each time.
-    fn due(place: impl Fn(u64) -> Option<(u64, Option<String>)>) -> Vec<u64> {
+    fn due(situation: impl Fn(u64) -> Option<(u64, Option<String>)>) -> Vec<u64> {
         let at = |seconds| Instant::at_millis(seconds * 1_000);
         let mut reminders = Reminders::new(at(0));
-        (0..=3_600).step_by(10).filter(|&time| reminders.is_due(place(time), at(time))).collect()
+        (0..=3_600)
+            .step_by(10)
+            .filter(|&time| reminders.is_due(situation(time), at(time)))
+            .collect()
     }
 
     #[test]

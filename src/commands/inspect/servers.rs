@@ -3,7 +3,7 @@
 use super::screen::Screen;
 use crate::cli::InspectArgs;
 use crate::commands::output::{self, Document};
-use crate::config::{ReadOnce, Server, lease};
+use crate::config::{ReadOnce, ServerSettings, lease};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::servers::{documents, list, table};
@@ -14,9 +14,10 @@ use crate::store::survey::ClientSettings;
 
 pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
     let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
-    let server = Server::resolve(&options.common, Some(ttl), min_replicas, ReadOnce::new())?;
+    let server =
+        ServerSettings::resolve(&options.common, Some(ttl), min_replicas, ReadOnce::new())?;
     report.detail(format_args!("using {server}"));
-    let Server { location, prefix, io_timeout, .. } = server;
+    let ServerSettings { location, prefix, io_timeout, .. } = server;
     let survey = location.survey(&ClientSettings { prefix, io_timeout, ttl, min_replicas });
     let survey = survey.map_err(|what| Error::Config(what.into()))?;
     for server in &survey.servers {

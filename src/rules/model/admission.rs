@@ -1,6 +1,6 @@
 //! Admission: which requests are granted the lock, and in which order.
 
-use super::lock::{CLAIM_WINDOW, Hold, Message, Origin, Waiter};
+use super::lock::{CLAIM_WINDOW, Hold, Message, Origin, QueueEntry};
 use super::transaction::Transaction;
 use crate::rules::{Mode, Slot};
 
@@ -25,7 +25,7 @@ impl Transaction<'_> {
     /// it again. One of several servers is asked for a fence and a slot.
     pub fn grant(
         &mut self,
-        waiter: Waiter,
+        waiter: QueueEntry,
         renewed: Option<u64>,
         deadline: u64,
         keep_until: u64,
@@ -54,7 +54,7 @@ impl Transaction<'_> {
     /// Admits waiters from the head of the queue while the lock can be granted to them, nominates
     /// them on one of several servers, and drops dead ones. Returns the head, which is the first
     /// waiter that is not nominated, if it must keep waiting, and how many are nominated.
-    pub fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
+    pub fn admit(&mut self, caller: &str) -> (Option<QueueEntry>, usize) {
         let (mut work, mut granted_to) = (0, Vec::new());
         let (mut modes, mut tokens) = (Vec::new(), Vec::new());
         let head = loop {

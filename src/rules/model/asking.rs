@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use super::lock::{CLAIM_WINDOW, Ended, Newest, Revoked, Waiter};
+use super::lock::{CLAIM_WINDOW, Ended, Newest, QueueEntry, Revoked};
 use super::transaction::Transaction;
 use crate::rules::{
     Answer, Ending, Fence, Mode, Outcome, Request, ServerTime, Slot, Verdict, millis,
@@ -108,7 +108,7 @@ impl Transaction<'_> {
         &self,
         request: &Request,
         attempt: u64,
-    ) -> ControlFlow<Verdict, (Waiter, bool)> {
+    ) -> ControlFlow<Verdict, (QueueEntry, bool)> {
         let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
         let (owner, entered) = match (&request.owner, enclosing) {
             (Some(owner), _) => (Some(owner), self.owner_mode(owner)),
@@ -123,7 +123,7 @@ impl Transaction<'_> {
             return Break(Verdict::Answer(Answer::Nested));
         }
         let token = request.token.as_str();
-        let waiter = Waiter {
+        let waiter = QueueEntry {
             token: token.to_owned(),
             owner: Some(owner.unwrap_or(&request.fresh_owner).clone()),
             mode: request.mode,
@@ -136,7 +136,7 @@ impl Transaction<'_> {
             ttl: request.ttl.as_millis(),
             attempt,
             next: request.next,
-            ..Waiter::default()
+            ..QueueEntry::default()
         };
         Continue((waiter, entered.is_some()))
     }
@@ -145,7 +145,7 @@ impl Transaction<'_> {
     pub fn take(
         &mut self,
         request: &Request,
-        waiter: Waiter,
+        waiter: QueueEntry,
         fence: Option<u64>,
         slot: Option<Slot>,
     ) -> Verdict {
@@ -162,7 +162,7 @@ impl Transaction<'_> {
     pub fn wait_in_queue(
         &mut self,
         request: &Request,
-        waiter: Waiter,
+        waiter: QueueEntry,
         agreed: Option<u64>,
     ) -> (u64, u64) {
         self.begin_generation(request);

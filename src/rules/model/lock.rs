@@ -47,7 +47,7 @@ pub struct Lock {
     pub generation: String,
     pub holds: Vec<Hold>,
     /// The waiters, in the order in which they are served.
-    pub queue: Vec<Waiter>,
+    pub queue: Vec<QueueEntry>,
     /// The last number assigned in the queue.
     pub ticket: u64,
     /// The waiters that are nominated; see `Transaction::is_nominated`.
@@ -159,7 +159,7 @@ pub enum Ended {
 
 /// A request with a position in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Waiter {
+pub struct QueueEntry {
     pub token: String,
     pub owner: Option<Owner>,
     pub mode: Mode,
@@ -218,17 +218,17 @@ pub struct Nomination {
     pub taken: Vec<Slot>,
 }
 
-impl Waiter {
+impl QueueEntry {
     /// The order of the queue.
-    pub fn place(&self) -> (bool, u64, &str) {
+    pub fn order(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
     }
 }
 
 impl Hold {
     /// Takes over what the request of a waiter says. The rest depends on the grant.
-    pub fn of(waiter: Waiter) -> Self {
-        let Waiter { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
+    pub fn of(waiter: QueueEntry) -> Self {
+        let QueueEntry { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
         Self { token, owner, mode, client, since, ttl, attempt, ..Self::default() }
     }

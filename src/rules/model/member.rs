@@ -4,16 +4,16 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use super::lock::{CLAIM_WINDOW, Origin, Waiter};
+use super::lock::{CLAIM_WINDOW, Origin, QueueEntry};
 use super::transaction::Transaction;
 use crate::rules::quorum::{Proposal, QuorumOp, Vote};
 use crate::rules::{Mode, Request, Ticket, Verdict, millis};
 
-/// The place of a request in the queue.
-pub struct Place {
+/// The position of a request in the queue.
+pub struct QueuePosition {
     position: u64,
     ticket: u64,
-    head: Option<Waiter>,
+    head: Option<QueueEntry>,
     nominated: usize,
 }
 
@@ -53,7 +53,8 @@ impl Transaction<'_> {
     /// is only proposed may still become a younger one.
     fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
         let older = self.lock.queue.iter().take((position as usize - 1).min(self.batch));
-        let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
+        let agreed =
+            |waiter: &&QueueEntry| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
         let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
         !modes.is_empty() && !self.admissible(mode, &modes)
     }
@@ -62,9 +63,9 @@ impl Transaction<'_> {
     pub fn join(
         &mut self,
         request: &Request,
-        waiter: Waiter,
+        waiter: QueueEntry,
         ticket: u64,
-    ) -> ControlFlow<Verdict, Place> {
+    ) -> ControlFlow<Verdict, QueuePosition> {
         let token = request.token.as_str();
         let (position, ticket) = self.wait_in_queue(request, waiter, Some(ticket));
         let (head, nominated) = self.admit(token);
@@ -74,11 +75,11 @@ impl Transaction<'_> {
         // The reply says what a message would say.
         self.lock.mail.retain(|mail| mail.token != token);
         let position = self.position(token).map_or(position, |index| index as u64 + 1);
-        Continue(Place { position, ticket, head, nominated })
+        Continue(QueuePosition { position, ticket, head, nominated })
     }
 
     /// The answer to a caller with this place, if it is nominated and if not.
-    pub fn proposed(&self, request: &Request, at: &Place, is_nominated: bool) -> Proposal {
+    pub fn proposed(&self, request: &Request, at: &QueuePosition, is_nominated: bool) -> Proposal {
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = at.position.saturating_sub(at.nominated as u64);
         let (sleep, nominated) = match is_nominated {

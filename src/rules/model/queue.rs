@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, Origin, Waiter};
+use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, Origin, QueueEntry};
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -16,11 +16,11 @@ impl Transaction<'_> {
         self.lock.queue.iter().position(|waiter| waiter.token == token)
     }
 
-    pub fn waiter(&self, token: &str) -> Option<&Waiter> {
+    pub fn waiter(&self, token: &str) -> Option<&QueueEntry> {
         self.lock.queue.iter().find(|waiter| waiter.token == token)
     }
 
-    pub fn dequeue(&mut self, token: &str) -> Option<Waiter> {
+    pub fn dequeue(&mut self, token: &str) -> Option<QueueEntry> {
         Some(self.lock.queue.remove(self.position(token)?))
     }
 
@@ -49,7 +49,7 @@ impl Transaction<'_> {
     /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is.
     /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
     /// that grows with its clock. Returns its position, from 1, and its ticket.
-    pub fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
+    pub fn enqueue(&mut self, agreed: Option<u64>, mut waiter: QueueEntry) -> (u64, u64) {
         if let Some(ticket) = agreed {
             waiter.origin = if ticket > 0 { Origin::Agreed } else { Origin::Proposed };
         }
@@ -69,7 +69,7 @@ impl Transaction<'_> {
             self.lock.ticket = last.max(waiter.ticket);
         }
         let ticket = waiter.ticket;
-        let index = self.lock.queue.partition_point(|other| other.place() < waiter.place());
+        let index = self.lock.queue.partition_point(|other| other.order() < waiter.order());
         self.lock.queue.insert(index, waiter);
         (index as u64 + 1, ticket)
     }
@@ -121,7 +121,7 @@ impl Transaction<'_> {
         position: u64,
         mode: Mode,
         heartbeat: u64,
-        head: Option<&Waiter>,
+        head: Option<&QueueEntry>,
     ) -> u64 {
         let until = match position {
             1 if self.foreign() => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lock::{Hold, Waiter};
+use super::lock::{Hold, QueueEntry};
 use super::transaction::Transaction;
 use crate::rules::lock::view::{self};
 use crate::rules::{Fence, HoldState, Holder, ServerTime, State, Token, View};
@@ -87,7 +87,7 @@ impl Transaction<'_> {
 }
 
 /// A waiter, as others see it.
-pub(super) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
+pub(super) fn shown_waiter(waiter: &QueueEntry) -> view::Waiter {
     view::Waiter {
         id: id(&waiter.token),
         mode: waiter.mode,

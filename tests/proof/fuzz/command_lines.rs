@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::promises::{one_line, parts};
 use rlock::cli::{self, Subcommand, Unparsed};
-use rlock::config::{ReadOnce, Server, Terms};
+use rlock::config::{ReadOnce, ServerSettings, Terms};
 
 /// Checks command lines, from the words to the resolved configuration. The input is the arguments.
 pub fn command_lines(bytes: &[u8]) {
@@ -32,7 +32,7 @@ fn resolve(command: Subcommand) {
         return;
     }
     let server = |common, ttl| {
-        Server::resolve(common, ttl, 0, ReadOnce::new())
+        ServerSettings::resolve(common, ttl, 0, ReadOnce::new())
             .map(drop)
             .map_err(|error| error.to_string())
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use rlock::rules::model::Lock;
-use rlock::rules::model::lock::{Ended, Guard, Hold, Mark, Origin, Revoked, Tombstone, Waiter};
+use rlock::rules::model::lock::{Ended, Guard, Hold, Mark, Origin, QueueEntry, Revoked, Tombstone};
 use rlock::rules::{ClientInfo, Fence, HoldState, Key, Operator, Owner, Slot, Stored};
 
 use super::redis::{Bytes, Data, Entry, Keys};
@@ -225,8 +225,8 @@ fn details_of_hold(hold: &Hold) -> Bytes {
     format!("{asked}\n{granted}\n\n\n{slot}\n{about}").into()
 }
 
-fn details_of_waiter(waiter: &Waiter) -> Bytes {
-    let Waiter { mode, ttl, attempt, since, alive, .. } = waiter;
+fn details_of_waiter(waiter: &QueueEntry) -> Bytes {
+    let QueueEntry { mode, ttl, attempt, since, alive, .. } = waiter;
     let owner = waiter.owner.as_ref().map_or("", Owner::as_str);
     let about = waiter.client.to_stored();
     let reentrant = if waiter.reentrant { "1" } else { "" };

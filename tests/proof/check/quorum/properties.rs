@@ -9,7 +9,7 @@ use crate::check::property::{
 use crate::check::search::Play;
 use crate::check::time::TICK_MILLIS;
 use rlock::rules::Mode;
-use rlock::rules::model::lock::{CLAIM_WINDOW, Mark, Waiter};
+use rlock::rules::model::lock::{CLAIM_WINDOW, Mark, QueueEntry};
 use rlock::rules::quorum::majority;
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
@@ -67,7 +67,7 @@ fn nobody_wins(world: &World) -> bool {
 fn a_nomination_lasts(world: &World) -> bool {
     let longest = CLAIM_WINDOW + u64::from(world.course.used('e')) * TICK_MILLIS;
     world.servers.iter().any(|Server { lock, clock, .. }| {
-        let is_nominated = |waiter: &&Waiter| lock.nominated.contains(&waiter.token);
+        let is_nominated = |waiter: &&QueueEntry| lock.nominated.contains(&waiter.token);
         let mut nominated = lock.queue.iter().filter(is_nominated);
         nominated.any(|waiter| waiter.alive > clock + longest)
     })

@@ -7,7 +7,7 @@ use crate::check::property::Property;
 use crate::check::scope::{Scope, is_whole, whose};
 use crate::check::time::TICK_MILLIS;
 use rlock::rules::model::Lock;
-use rlock::rules::model::lock::{CLAIM_WINDOW, Hold, Waiter};
+use rlock::rules::model::lock::{CLAIM_WINDOW, Hold, QueueEntry};
 use rlock::rules::{Answer, Verdict};
 
 /// A waiter that has been silent for this many ticks counts as dead: no client has to wait for it.
@@ -130,7 +130,7 @@ impl Monitor {
             watched.kept = (!at_least.is_zero()).then_some((until, false));
         }
         let Some((client, what, reply)) = call.request else { return };
-        let is_its_own = |waiter: &Waiter| whose(&waiter.token) == client;
+        let is_its_own = |waiter: &QueueEntry| whose(&waiter.token) == client;
         match (what, reply) {
             (_, Reply::Verdict(Verdict::Answer(Answer::Queued { .. }))) => {
                 let silent = if call.is_alive { 0 } else { DEAD };
