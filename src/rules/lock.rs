@@ -303,7 +303,7 @@ impl Owner {
     }
 
     /// Whether a user chose it, so that it can enter its lock from anywhere.
-    pub fn is_chosen(&self) -> bool {
+    pub(crate) fn is_chosen(&self) -> bool {
         self.0.starts_with(Self::CHOSEN)
     }
 

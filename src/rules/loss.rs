@@ -17,7 +17,7 @@ pub enum LockOutcome {
 pub struct Loss {
     pub cause: Cause,
     /// Since the last renewal that succeeded.
-    pub renewed_ago: Duration,
+    pub(crate) renewed_ago: Duration,
     /// Until the lease expires.
     pub left: Duration,
 }

@@ -82,7 +82,7 @@ impl Lock {
 
     /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
     /// requests cannot arrive late, these tokens only explain how a hold ended.
-    pub fn forget_marks(&mut self, now: u64) {
+    pub(crate) fn forget_marks(&mut self, now: u64) {
         const KEPT: usize = 64;
         self.tombstones.retain(|mark| mark.until >= now);
         let surplus = self.tombstones.len().saturating_sub(KEPT);
@@ -97,7 +97,7 @@ impl Lock {
 
     /// Whether all times, fencing tokens, tickets and TTLs are small enough that no sum of them
     /// overflows.
-    pub fn is_plausible(&self) -> bool {
+    pub(crate) fn is_plausible(&self) -> bool {
         let is_time = |time: u64| time < lock::TOO_FAR;
         let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
         let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;

@@ -30,7 +30,7 @@ impl Reminders {
 
     /// Whether to print a message now: at growing intervals, and at each change, but for that at
     /// most once a minute. `place` is `None` if the server does not answer.
-    pub fn is_due(&mut self, place: Option<Place>, now: Instant) -> bool {
+    pub(crate) fn is_due(&mut self, place: Option<Place>, now: Instant) -> bool {
         let interval = (3 * self.last.since(self.started)).clamp(MINUTE, LONGEST);
         let is_new = place.is_some() && place != self.told;
         let changed = is_new && self.changed.is_none_or(|at| now.since(at) >= MINUTE);

@@ -45,9 +45,9 @@ pub struct Server {
     pub clock: Option<Duration>,
     pub addresses: Vec<IpAddr>,
     /// Whether it is reached over a network, by TCP without TLS.
-    pub is_plain: bool,
+    pub(crate) is_plain: bool,
     /// How long its certificate remains valid, if it ends soon.
-    pub certificate_ends: Option<Duration>,
+    pub(crate) certificate_ends: Option<Duration>,
     /// The master that a sentinel names.
     pub master: Option<String>,
 }
@@ -119,12 +119,12 @@ impl Server {
     }
 
     /// The shortest time in which it answered a client.
-    pub fn round_trip(&self) -> Option<Duration> {
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.times().min()
     }
 
     /// The longest time in which it did.
-    pub fn slowest(&self) -> Option<Duration> {
+    pub(crate) fn slowest(&self) -> Option<Duration> {
         self.times().max()
     }
 
@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// Whether it was asked in vain.
-    pub fn has_not_answered(&self) -> bool {
+    pub(crate) fn has_not_answered(&self) -> bool {
         self.failure.is_some() && !self.answers()
     }
 }

@@ -71,6 +71,7 @@ impl Action {
 /// The supervisor's state.
 #[derive(Clone, Debug, Hash)]
 pub struct Machine {
+    /// As last renewed.
     pub lease: Lease,
     kill_after: Duration,
     on_lost: OnLost,
@@ -242,13 +243,8 @@ impl Machine {
         }
     }
 
-    /// The lease as last renewed.
-    pub fn lease(&self) -> Lease {
-        self.lease
-    }
-
     /// When the command must be stopped unless the lease is renewed.
-    pub fn stop_at(&self) -> Instant {
+    pub(crate) fn stop_at(&self) -> Instant {
         self.lease.deadline() - self.kill_after
     }
 

@@ -19,22 +19,22 @@ impl UserMessage {
     }
 
     /// A problem with a value that the user gave.
-    pub fn of_value(problem: impl Display, value: &str) -> Self {
+    pub(crate) fn of_value(problem: impl Display, value: &str) -> Self {
         Self::new(format!("{problem}: {}", shown(value)))
     }
 
     /// Sets what the operator can do about it: an imperative, without a period.
-    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
+    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
     }
 
     /// Sets the remedy if there is none.
-    pub fn or_remedy(self, remedy: &str) -> Self {
+    pub(crate) fn or_remedy(self, remedy: &str) -> Self {
         if self.remedy.is_some() { self } else { self.with_remedy(remedy) }
     }
 
     /// Rewords the problem and keeps the remedy.
-    pub fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
+    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
         Self { problem: reword(&self.problem), ..self }
     }
 

@@ -51,7 +51,7 @@ impl Location {
     /// # Errors
     ///
     /// One line for the user: a TLS file cannot be used, or a thread cannot be started.
-    pub fn survey(&self, terms: &Terms) -> Result<Survey, String> {
+    pub(crate) fn survey(&self, terms: &Terms) -> Result<Survey, String> {
         let terms = terms.clone();
         let is_quorum = matches!(self, Self::Quorum(_));
         let (ttl, min_replicas) = (terms.ttl, terms.min_replicas);

@@ -107,14 +107,14 @@ impl Reason {
 
     /// Whether the history of the lock tells how the hold ended. Otherwise it is only inferred, and
     /// the token may never have held this lock.
-    pub fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         match self.ending {
             Some(Ending::Released | Ending::Expired) => self.ago.is_some(),
             ending => ending.is_some(),
         }
     }
 
-    pub fn is_released(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.ending == Some(Ending::Released)
     }
 }

@@ -15,7 +15,7 @@ impl Transaction<'_> {
     }
 
     /// Whether the request is a duplicate, or was overtaken by a later one.
-    pub fn is_copy(&self, token: &str, attempt: u64) -> bool {
+    pub(super) fn is_copy(&self, token: &str, attempt: u64) -> bool {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         let last = hold.map(|hold| hold.attempt).or(self.waiter(token).map(|it| it.attempt));
         last.is_some_and(|last| attempt <= last)
@@ -51,7 +51,7 @@ impl Transaction<'_> {
     }
 
     /// Ends a request if the last fence, or another number that it relies on, is implausible.
-    pub fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
+    pub(super) fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
         if self.is_ahead(furthest) {
             let ahead = Duration::from_millis(self.millis_ahead(furthest));
             return Break(Verdict::FenceAhead { ahead, now: ServerTime(self.now) });
@@ -90,7 +90,7 @@ impl Transaction<'_> {
     }
 
     /// The verdict for a caller that already holds the lock.
-    pub fn hold_again(&mut self, request: &Request, attempt: u64) -> Verdict {
+    pub(super) fn hold_again(&mut self, request: &Request, attempt: u64) -> Verdict {
         let (token, at_least) = (request.token.as_str(), millis(request.at_least));
         if let Some(hold) = self.hold_mut(token) {
             hold.attempt = attempt;
@@ -104,7 +104,7 @@ impl Transaction<'_> {
 
     /// The request as a waiter with its owner, and whether it may enter a hold of that owner. Ends
     /// one that an enclosing hold keeps out.
-    pub fn find_owner(
+    pub(super) fn find_owner(
         &self,
         request: &Request,
         attempt: u64,
@@ -159,7 +159,7 @@ impl Transaction<'_> {
     }
 
     /// Lets the caller wait. `agreed` and what it returns are as for `enqueue`.
-    pub fn wait_in_queue(
+    pub(super) fn wait_in_queue(
         &mut self,
         request: &Request,
         waiter: Waiter,

@@ -36,7 +36,7 @@ impl Transaction<'_> {
     }
 
     /// Opens the lock again once the last of the holders has released it.
-    pub fn reopen(&mut self, id: &str) {
+    pub(super) fn reopen(&mut self, id: &str) {
         let is_closed = self.unexpired_hold(CLOSED).is_some();
         let Some(hold) = self.hold_mut(CLOSED).filter(|_| is_closed) else { return };
         hold.closed_for.retain(|other| other != id);

@@ -26,7 +26,7 @@ impl Transaction<'_> {
 
     /// The entry for a hold that ends with this outcome of its command; `None` if it is already on
     /// record. `by` is given, instead of an outcome, if this call ends it.
-    pub fn history_entry(
+    pub(super) fn history_entry(
         &self,
         hold: &Hold,
         ending: Ending,
@@ -72,7 +72,7 @@ impl Transaction<'_> {
 
     /// Counts a client that is turned away because the lock is busy: once, even if its request
     /// arrives again.
-    pub fn record_skip(&mut self, token: &str, client: ClientInfo) {
+    pub(super) fn record_skip(&mut self, token: &str, client: ClientInfo) {
         let last = &self.lock.skipped;
         let (id, at) = (id(token), ServerTime(self.now));
         if last.as_ref().is_none_or(|last| last.id != id) {
@@ -87,7 +87,7 @@ impl Transaction<'_> {
     }
 
     /// The entries for the last of these expired holds, the earliest first.
-    pub fn expired_entries<'h>(
+    pub(super) fn expired_entries<'h>(
         &self,
         expired: impl IntoIterator<Item = &'h Hold>,
     ) -> Vec<HistoryEntry> {

@@ -17,14 +17,14 @@ pub const CLAIM_WINDOW: u64 = 2_000;
 pub const DAY: u64 = 24 * 3_600 * 1_000;
 
 /// The longest lease, a week, in milliseconds.
-pub const LONGEST_TTL: u64 = 7 * DAY;
+pub(crate) const LONGEST_TTL: u64 = 7 * DAY;
 
 /// No lease and no mark lasts as long, in milliseconds.
-pub const LONGEST: u64 = 2 * LONGEST_TTL;
+pub(crate) const LONGEST: u64 = 2 * LONGEST_TTL;
 
 /// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
 /// in the year 37,648.
-pub const TOO_FAR: u64 = 1 << 50;
+pub(crate) const TOO_FAR: u64 = 1 << 50;
 
 /// How many holds or waiters one call drops or admits at most.
 pub const BATCH: usize = 100;
@@ -234,7 +234,7 @@ impl Hold {
     }
 
     /// The order in which leases expire.
-    pub fn by_deadline(&self, other: &Self) -> Ordering {
+    pub(crate) fn by_deadline(&self, other: &Self) -> Ordering {
         (self.deadline, &self.token).cmp(&(other.deadline, &other.token))
     }
 }

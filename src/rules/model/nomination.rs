@@ -19,7 +19,7 @@ impl Transaction<'_> {
         Nomination { fence, position, taken }
     }
 
-    pub fn nominate(&mut self, token: &str, position: u64, caller: &str) {
+    pub(super) fn nominate(&mut self, token: &str, position: u64, caller: &str) {
         if token != caller && self.is_nominated(token) {
             return;
         }

@@ -7,7 +7,7 @@ use crate::rules::{Ending, HoldState, Operator};
 
 impl Transaction<'_> {
     /// The state of a hold, with all revocations applied.
-    pub fn hold_state(&self, hold: &Hold) -> HoldState {
+    pub(super) fn hold_state(&self, hold: &Hold) -> HoldState {
         match hold.status {
             HoldState::Held
                 if hold.fence <= self.lock.revoked_up_to.fence || hold.revoked.is_some() =>

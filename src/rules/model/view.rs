@@ -20,7 +20,7 @@ impl Transaction<'_> {
     }
 
     /// A hold, as others see it.
-    pub fn shown_hold(&self, hold: &Hold) -> Holder {
+    pub(super) fn shown_hold(&self, hold: &Hold) -> Holder {
         Holder {
             id: id(&hold.token),
             owner: hold.owner.clone(),
@@ -80,7 +80,7 @@ impl Transaction<'_> {
     }
 
     /// For a reply to a request that waits or is refused.
-    pub fn brief_view(&self) -> View {
+    pub(super) fn brief_view(&self) -> View {
         let live = self.live_holds().count();
         self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED)
     }

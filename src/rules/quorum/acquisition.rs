@@ -142,7 +142,7 @@ pub struct Acquisition {
     pub started: Instant,
     pub undecided: BackOff,
     /// Whether a majority has answered in this attempt.
-    pub has_met: bool,
+    pub(crate) has_met: bool,
     /// A number below 2^16 that differs between requests: two that outbid each other leap differently.
     pub share: u64,
     /// What to send to the members now.

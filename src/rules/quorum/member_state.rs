@@ -38,7 +38,7 @@ pub enum UnderWay {
 pub struct MemberState {
     pub under_way: Option<UnderWay>,
     /// Whether the last attempt to listen to it failed.
-    pub is_deaf: bool,
+    pub(crate) is_deaf: bool,
     pub last_reply: LastReply,
     /// The round in which it gave that.
     pub round: u64,

@@ -47,12 +47,12 @@ impl<T> Votes<T> {
     }
 
     /// Whether so many answers satisfy `is` that the other members are not a majority.
-    pub fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
+    pub(crate) fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
         self.count(is) >= blocking(self.servers())
     }
 
     /// What may have happened to the request on the members that did not answer it.
-    pub fn fate(&self) -> Delivery {
+    pub(crate) fn fate(&self) -> Delivery {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
             Some(Ok(_)) => false,

@@ -44,7 +44,7 @@ pub struct Address {
 pub struct Credentials {
     pub username: Option<String>,
     pub password: Option<String>,
-    pub reread: Option<Reread<String>>,
+    pub(crate) reread: Option<Reread<String>>,
     /// Where the user sets the password.
     pub setting: &'static str,
 }
