@@ -67,7 +67,7 @@ pub fn millis(duration: Duration) -> u64 {
 }
 
 /// Whether a text has the form of a duration, within the limits or not.
-pub fn is_duration(text: &str) -> bool {
+pub(crate) fn is_duration(text: &str) -> bool {
     parse(text).is_some()
 }
 

@@ -2,12 +2,12 @@
 
 mod client_info;
 mod enclosing;
-pub mod ending;
+pub(super) mod ending;
 mod history;
-pub mod pattern;
-pub mod stored;
+pub(super) mod pattern;
+pub(super) mod stored;
 mod token;
-pub mod view;
+pub(super) mod view;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -195,7 +195,7 @@ impl Key {
 }
 
 /// The number of the format in which servers and files keep the record of a lock.
-pub const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 1;
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.

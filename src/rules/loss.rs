@@ -7,7 +7,7 @@ use crate::rules::{Reason, show};
 
 /// Whether the lock was kept while the command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockOutcome {
+pub(crate) enum LockOutcome {
     Kept,
     Lost,
 }

@@ -15,7 +15,7 @@ type Place = (u64, Option<String>);
 
 /// When the messages about one wait are due.
 #[derive(Clone, Debug)]
-pub struct Reminders {
+pub(crate) struct Reminders {
     started: Instant,
     last: Instant,
     /// What the last message told, and when one was last due because this had changed.
@@ -24,7 +24,7 @@ pub struct Reminders {
 }
 
 impl Reminders {
-    pub fn new(started: Instant) -> Self {
+    pub(crate) fn new(started: Instant) -> Self {
         Self { started, last: started, told: None, changed: None }
     }
 

@@ -29,7 +29,7 @@ const NAMES: usize = 100_000;
 
 /// How clients will use the servers.
 #[derive(Clone)]
-pub struct Terms {
+pub(crate) struct Terms {
     pub prefix: Prefix,
     pub io_timeout: Duration,
     pub ttl: Ttl,

@@ -61,7 +61,7 @@ pub struct Holder {
 }
 
 /// The id of the hold of a closed lock: nobody's, and shorter than any other.
-pub const CLOSED: &str = "closed";
+pub(crate) const CLOSED: &str = "closed";
 
 impl Holder {
     /// Whether it only keeps the lock closed, because the server lost its data.
