@@ -32,7 +32,7 @@ impl<const LEAST: u64> Bounded<LEAST> {
 }
 
 impl Timeout {
-    pub const DEFAULT: Self = Self(Duration::from_secs(2));
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
 }
 
 impl Ttl {

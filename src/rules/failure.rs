@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// A server that cannot serve locks now.
-    pub fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Unavailable(UserMessage::new(problem).with_remedy(remedy))
     }
 
@@ -57,19 +57,19 @@ impl Failure {
 
     /// The one of several to report, of which there is at least one: one that the user can fix, or
     /// else the first.
-    pub fn worst(mut failures: Vec<Self>) -> Self {
+    pub(crate) fn worst(mut failures: Vec<Self>) -> Self {
         let is_fixable = |it: &Self| matches!(it, Self::Misconfigured { .. } | Self::NotHere(_));
         let fixable = failures.iter().position(is_fixable);
         failures.swap_remove(fixable.unwrap_or(0))
     }
 
     /// The problem without its remedy, for a message with another ending.
-    pub fn problem(&self) -> &str {
+    pub(crate) fn problem(&self) -> &str {
         self.fault().map_or("interrupted", UserMessage::problem)
     }
 
     /// The problem and its remedy.
-    pub fn message(&self) -> UserMessage {
+    pub(crate) fn message(&self) -> UserMessage {
         self.fault().cloned().unwrap_or_else(|| UserMessage::new(self.problem()))
     }
 

@@ -45,7 +45,7 @@ impl Lease {
     }
 
     /// How long ago the lease was acquired or renewed.
-    pub fn age(&self, now: Instant) -> Duration {
+    pub(crate) fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)
     }
 

@@ -24,7 +24,7 @@ impl Schedule {
     }
 
     /// The length of the lease to request.
-    pub fn ttl(&self) -> Ttl {
+    pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
     }
 

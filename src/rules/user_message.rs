@@ -39,11 +39,11 @@ impl UserMessage {
     }
 
     /// The problem alone, for a message with another ending.
-    pub fn problem(&self) -> &str {
+    pub(crate) fn problem(&self) -> &str {
         &self.problem
     }
 
-    pub fn remedy(&self) -> Option<&str> {
+    pub(crate) fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }
 }

@@ -140,7 +140,7 @@ pub struct Waiter {
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
     /// The ticket of a request that supersedes.
-    pub arrival: Option<Ticket>,
+    arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     pub seen: Option<(Instant, View)>,
     /// What to report now.

@@ -30,10 +30,10 @@ const NAMES: usize = 100_000;
 /// How clients will use the servers.
 #[derive(Clone)]
 pub(crate) struct Terms {
-    pub prefix: Prefix,
-    pub io_timeout: Duration,
-    pub ttl: Ttl,
-    pub min_replicas: u32,
+    pub(crate) prefix: Prefix,
+    pub(crate) io_timeout: Duration,
+    pub(crate) ttl: Ttl,
+    pub(crate) min_replicas: u32,
 }
 
 /// Some hash slots of a cluster.

@@ -91,7 +91,7 @@ impl Reason {
     }
 
     /// The same reason from a store without a server, which loses a record only with its files.
-    pub fn in_files(self) -> Self {
+    pub(crate) fn in_files(self) -> Self {
         Self { in_files: true, ..self }
     }
 
@@ -101,7 +101,7 @@ impl Reason {
     }
 
     /// Whether the server has a record of the hold.
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.ending.is_some()
     }
 

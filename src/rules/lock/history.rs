@@ -105,7 +105,7 @@ pub struct Skipped {
 
 impl Skipped {
     /// For people: `2 times, last 1h ago by ana@ci-4 pid 17 (make)`.
-    pub fn shown(&self, now: ServerTime) -> String {
+    pub(crate) fn shown(&self, now: ServerTime) -> String {
         let times = if self.count == 1 { "time" } else { "times" };
         let ago = show(now.since(self.at));
         format!("{} {times}, last {ago} ago by {}", self.count, self.client)

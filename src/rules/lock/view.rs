@@ -126,7 +126,7 @@ pub enum State {
 impl State {
     /// The state of a lock that rlock holds: held if any hold is, else revoked if any hold is.
     /// `None` without holders.
-    pub fn of(holders: &[Holder]) -> Option<Self> {
+    pub(crate) fn of(holders: &[Holder]) -> Option<Self> {
         let state = holders.iter().map(|holder| holder.state).min()?;
         Some(match state {
             HoldState::Held => Self::Held,
@@ -185,7 +185,7 @@ impl View {
 
     /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
     /// held by another tool.
-    pub fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         let holder = self.foremost().filter(|holder| holder.state != HoldState::Cooling);
         holder.map(|holder| self.now.since(holder.acquired))
     }

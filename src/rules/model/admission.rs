@@ -23,7 +23,7 @@ impl Transaction<'_> {
 
     /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
     /// it again. One of several servers is asked for a fence and a slot.
-    pub fn grant(
+    pub(super) fn grant(
         &mut self,
         waiter: Waiter,
         renewed: Option<u64>,

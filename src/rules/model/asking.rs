@@ -10,7 +10,7 @@ use crate::rules::{
 };
 
 impl Transaction<'_> {
-    pub fn busy(&self) -> Verdict {
+    pub(super) fn busy(&self) -> Verdict {
         Verdict::Answer(Answer::Busy(self.brief_view()))
     }
 
@@ -22,7 +22,7 @@ impl Transaction<'_> {
     }
 
     /// Ends a request that is over, and a copy of one that holds the lock.
-    pub fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
+    pub(super) fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
         self.reconcile();
         if self.has_tombstone(token) {
             let over = || Answer::Ended(self.why_not_held(token));
@@ -62,7 +62,7 @@ impl Transaction<'_> {
     /// Of the waiting requests that supersede, only the newest remains: that with the largest
     /// ticket. The first call of a request has no ticket yet, so one that was given up before its
     /// first reply cancels nothing. Ends the request if there is a newer one.
-    pub fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
+    pub(super) fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
         let token = request.token.as_str();
         let newest = self.lock.newest.clone();
         if !request.supersedes
@@ -142,7 +142,7 @@ impl Transaction<'_> {
     }
 
     /// Grants the lock to the caller. `fence` and `slot` are as for `grant`.
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         request: &Request,
         waiter: Waiter,

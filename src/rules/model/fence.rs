@@ -6,7 +6,7 @@ use super::transaction::Transaction;
 impl Transaction<'_> {
     /// Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a
     /// forgery.
-    pub fn is_ahead(&self, fence: u64) -> bool {
+    pub(super) fn is_ahead(&self, fence: u64) -> bool {
         fence > self.micros().saturating_add(DAY * 1_000)
     }
 

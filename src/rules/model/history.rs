@@ -63,7 +63,7 @@ impl Transaction<'_> {
         older.iter().position(HistoryEntry::ended_well).unwrap_or(0)
     }
 
-    pub fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
+    pub(super) fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
         self.lock.history.extend(entries);
         while self.lock.history.len() > HISTORY_LENGTH {
             self.lock.history.remove(self.least_useful());
@@ -81,7 +81,7 @@ impl Transaction<'_> {
         }
     }
 
-    pub fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
+    pub(super) fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
         let id = id(token);
         self.lock.history.iter().rev().find(|entry| entry.id == id)
     }
@@ -100,7 +100,7 @@ impl Transaction<'_> {
     }
 
     /// How the last holds ended, including those that expired since the last write.
-    pub fn history(&self) -> Vec<HistoryEntry> {
+    pub(super) fn history(&self) -> Vec<HistoryEntry> {
         let known = self.lock.written.is_some();
         let expired = self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now);
         let expired = self.expired_entries(expired);

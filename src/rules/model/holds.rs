@@ -35,7 +35,7 @@ impl Transaction<'_> {
 
     /// Extends a hold to `ttl` from now, or to `at_least` if that is later. Returns the
     /// milliseconds left.
-    pub fn extend(&mut self, token: &str, ttl: u64, at_least: u64) -> u64 {
+    pub(super) fn extend(&mut self, token: &str, ttl: u64, at_least: u64) -> u64 {
         let now = self.now;
         let mut left = 0;
         if let Some(hold) = self.hold_mut(token) {

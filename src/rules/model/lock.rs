@@ -27,10 +27,10 @@ pub(crate) const LONGEST: u64 = 2 * LONGEST_TTL;
 pub(crate) const TOO_FAR: u64 = 1 << 50;
 
 /// How many holds or waiters one call drops or admits at most.
-pub const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 
 /// How many holders and waiters one reply lists at most.
-pub const MAX_LISTED: usize = 100;
+pub(crate) const MAX_LISTED: usize = 100;
 
 /// Everything about one lock.
 #[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
@@ -220,21 +220,21 @@ pub struct Nomination {
 
 impl Waiter {
     /// The order of the queue.
-    pub fn place(&self) -> (bool, u64, &str) {
+    pub(super) fn place(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
     }
 }
 
 impl Hold {
     /// Takes over what the request of a waiter says. The rest depends on the grant.
-    pub fn of(waiter: Waiter) -> Self {
+    pub(super) fn of(waiter: Waiter) -> Self {
         let Waiter { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
         Self { token, owner, mode, client, since, ttl, attempt, ..Self::default() }
     }
 
     /// The order in which leases expire.
-    pub(crate) fn by_deadline(&self, other: &Self) -> Ordering {
+    pub(super) fn by_deadline(&self, other: &Self) -> Ordering {
         (self.deadline, &self.token).cmp(&(other.deadline, &other.token))
     }
 }

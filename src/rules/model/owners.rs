@@ -32,7 +32,7 @@ impl Transaction<'_> {
     }
 
     /// Whether a waiter may enter a lock that its owner holds by now.
-    pub fn may_enter(&self, waiter: &Waiter) -> bool {
+    pub(super) fn may_enter(&self, waiter: &Waiter) -> bool {
         let owner = waiter.owner.as_ref().filter(|owner| waiter.reentrant && owner.is_chosen());
         match owner.and_then(|owner| self.owner_mode(owner)) {
             Some(Mode::Exclusive) => true,

@@ -12,11 +12,11 @@ const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
     /// The index of the waiter with this token.
-    pub fn position(&self, token: &str) -> Option<usize> {
+    pub(super) fn position(&self, token: &str) -> Option<usize> {
         self.lock.queue.iter().position(|waiter| waiter.token == token)
     }
 
-    pub fn waiter(&self, token: &str) -> Option<&Waiter> {
+    pub(super) fn waiter(&self, token: &str) -> Option<&Waiter> {
         self.lock.queue.iter().find(|waiter| waiter.token == token)
     }
 
@@ -24,7 +24,7 @@ impl Transaction<'_> {
         Some(self.lock.queue.remove(self.position(token)?))
     }
 
-    pub fn wake(&mut self, token: &str, message: Message) {
+    pub(super) fn wake(&mut self, token: &str, message: Message) {
         self.lock.mail.push(Mail { token: token.to_owned(), message });
     }
 

@@ -18,7 +18,7 @@ impl Transaction<'_> {
         self.mark(Mark::Token(token.to_owned()), ttl);
     }
 
-    pub fn mark(&mut self, mark: Mark, ttl: u64) {
+    pub(super) fn mark(&mut self, mark: Mark, ttl: u64) {
         let tombstones = &mut self.lock.tombstones;
         // The marks that expire first make room. Removing them first keeps the new one.
         let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
