@@ -4,7 +4,7 @@ pub mod json;
 pub mod page;
 pub mod problem;
 pub(crate) mod selection;
-pub mod servers;
+pub(crate) mod servers;
 pub mod style;
 pub mod table;
 

@@ -10,7 +10,7 @@ pub mod location;
 mod open;
 pub mod quorum;
 pub mod server;
-pub mod survey;
+pub(crate) mod survey;
 pub mod wire;
 
 use std::time::Duration;

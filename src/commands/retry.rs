@@ -43,7 +43,7 @@ impl Retry<'_> {
                 report.detail(format_args!("{problem}; retrying"));
             }
             if failures == 2 {
-                let left = show(attempts.until().since(now));
+                let left = show(attempts.until.since(now));
                 report.note(format_args!("{pending} yet: {problem}; retrying for up to {left}"));
             }
             if stopped_before(again, self.signals.as_deref_mut()) {

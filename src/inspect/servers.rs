@@ -24,7 +24,7 @@ const COLUMNS: [Column; 7] = [
 ];
 
 /// All servers, one line each.
-pub fn table(survey: &Survey, style: Style) -> String {
+pub(crate) fn table(survey: &Survey, style: Style) -> String {
     let mut lines = vec![String::new(); survey.servers.len() + 1];
     for (heading, cell) in COLUMNS {
         let cells = survey.servers.iter().map(|server| match (cell(server), server.role) {
@@ -45,7 +45,7 @@ pub fn table(survey: &Survey, style: Style) -> String {
 }
 
 /// Each finding on a line.
-pub fn list(findings: &[Finding], style: Style) -> String {
+pub(crate) fn list(findings: &[Finding], style: Style) -> String {
     let line = |Finding { server, message, assumption, .. }: &Finding| {
         let breaks = assumption.map_or(String::new(), |it| format!(" (assumption {it})"));
         let place = match message.problem().contains(server) {
@@ -58,7 +58,7 @@ pub fn list(findings: &[Finding], style: Style) -> String {
 }
 
 /// The servers and the findings for programs.
-pub fn documents(survey: &Survey, findings: &[Finding]) -> [Vec<Value>; 2] {
+pub(crate) fn documents(survey: &Survey, findings: &[Finding]) -> [Vec<Value>; 2] {
     let server = |it: &Server| {
         json!({
             "server": it.name,

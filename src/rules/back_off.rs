@@ -10,12 +10,12 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    pub const fn new(first: Duration, longest: Duration) -> Self {
+    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self { next: first, longest }
     }
 
     /// How long to pause now. The next pause is longer.
-    pub fn pause(&mut self) -> Duration {
+    pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
         pause

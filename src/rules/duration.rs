@@ -32,7 +32,7 @@ impl<const LEAST: u64> Bounded<LEAST> {
 }
 
 impl Timeout {
-    pub const DEFAULT: Self = Self(Duration::from_secs(2));
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
 }
 
 impl Ttl {
@@ -67,7 +67,7 @@ pub fn millis(duration: Duration) -> u64 {
 }
 
 /// Whether a text has the form of a duration, within the limits or not.
-pub fn is_duration(text: &str) -> bool {
+pub(crate) fn is_duration(text: &str) -> bool {
     parse(text).is_some()
 }
 

@@ -40,13 +40,13 @@ pub enum Delivery {
 
 impl Failure {
     /// A misconfiguration that kept the request from taking effect.
-    pub fn misconfigured(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn misconfigured(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         let fault = UserMessage::new(problem).with_remedy(remedy);
         Self::Misconfigured { fault, executed: false }
     }
 
     /// A server that cannot serve locks now.
-    pub fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Unavailable(UserMessage::new(problem).with_remedy(remedy))
     }
 
@@ -57,24 +57,24 @@ impl Failure {
 
     /// The one of several to report, of which there is at least one: one that the user can fix, or
     /// else the first.
-    pub fn worst(mut failures: Vec<Self>) -> Self {
+    pub(crate) fn worst(mut failures: Vec<Self>) -> Self {
         let is_fixable = |it: &Self| matches!(it, Self::Misconfigured { .. } | Self::NotHere(_));
         let fixable = failures.iter().position(is_fixable);
         failures.swap_remove(fixable.unwrap_or(0))
     }
 
     /// The problem without its remedy, for a message with another ending.
-    pub fn problem(&self) -> &str {
+    pub(crate) fn problem(&self) -> &str {
         self.fault().map_or("interrupted", UserMessage::problem)
     }
 
     /// The problem and its remedy.
-    pub fn message(&self) -> UserMessage {
+    pub(crate) fn message(&self) -> UserMessage {
         self.fault().cloned().unwrap_or_else(|| UserMessage::new(self.problem()))
     }
 
     /// The same failure in other words.
-    pub fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+    pub(crate) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
         match &mut self {
             Self::Unreachable { fault, .. }
             | Self::Unavailable(fault)
@@ -100,28 +100,28 @@ impl Failure {
     }
 
     /// Whether the cause may pass without any action, so that it is worth trying again.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         !matches!(self, Self::Misconfigured { .. } | Self::TooLarge(_) | Self::Interrupted { .. })
     }
 
     /// Whether no server has answered at all.
-    pub fn is_unreachable(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { others_answer: false, .. })
     }
 
     /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
-    pub fn is_unanswered(&self) -> bool {
+    pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
     /// Whether the connection broke.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Unreachable { delivery: Delivery::Lost, .. })
     }
 
     /// The same failure, of one server among others. `answer`: one of them has answered, or the
     /// server itself did before.
-    pub fn if_others(mut self, answer: bool) -> Self {
+    pub(crate) fn if_others(mut self, answer: bool) -> Self {
         if let Self::Unreachable { others_answer, .. } = &mut self {
             *others_answer |= answer;
         }
@@ -147,7 +147,7 @@ impl Failure {
     }
 
     /// The same failure after it was waited for in vain.
-    pub fn outlasted(self) -> Self {
+    pub(crate) fn outlasted(self) -> Self {
         match self {
             Self::NotHere(fault) => Self::Unavailable(fault),
             failure => failure,
@@ -155,7 +155,7 @@ impl Failure {
     }
 
     /// Whether the request may have taken effect even though no reply arrived.
-    pub fn maybe_executed(&self) -> bool {
+    pub(crate) fn maybe_executed(&self) -> bool {
         match self {
             Self::Unreachable { delivery, .. } => *delivery != Delivery::NotSent,
             Self::Interrupted { sent } => *sent,

@@ -13,7 +13,7 @@ impl Instant {
         Self(since_boot)
     }
 
-    pub const fn since_boot(self) -> Duration {
+    pub(crate) const fn since_boot(self) -> Duration {
         self.0
     }
 

@@ -40,12 +40,12 @@ impl Lease {
     }
 
     /// When a renewal is late enough to report.
-    pub fn late_at(&self) -> Instant {
+    pub(crate) fn late_at(&self) -> Instant {
         self.sent + late_after(self.ttl.get())
     }
 
     /// How long ago the lease was acquired or renewed.
-    pub fn age(&self, now: Instant) -> Duration {
+    pub(crate) fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)
     }
 
@@ -59,17 +59,17 @@ impl Lease {
 const PARTS: u32 = 3;
 
 /// How long after its acquisition or renewal a lease of this length is renewed.
-pub fn renewal_interval(ttl: Duration) -> Duration {
+pub(crate) fn renewal_interval(ttl: Duration) -> Duration {
     ttl / PARTS
 }
 
 /// The length of a lease of which this much is left when it is renewed.
-pub fn renewed_with(left: Duration) -> Duration {
+pub(crate) fn renewed_with(left: Duration) -> Duration {
     left * PARTS / (PARTS - 1)
 }
 
 /// How long after it a missing renewal is worth a warning: half an interval late.
-pub fn late_after(ttl: Duration) -> Duration {
+pub(crate) fn late_after(ttl: Duration) -> Duration {
     renewal_interval(ttl) + renewal_interval(ttl) / 2
 }
 

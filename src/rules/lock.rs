@@ -2,12 +2,12 @@
 
 mod client_info;
 mod enclosing;
-pub mod ending;
+pub(super) mod ending;
 mod history;
-pub mod pattern;
-pub mod stored;
+pub(super) mod pattern;
+pub(super) mod stored;
 mod token;
-pub mod view;
+pub(super) mod view;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -34,7 +34,7 @@ impl Name {
     }
 
     /// The most similar of these names, if it differs by few characters.
-    pub fn nearest<'n>(&self, names: impl Iterator<Item = &'n Self>) -> Option<&'n Self> {
+    pub(crate) fn nearest<'n>(&self, names: impl Iterator<Item = &'n Self>) -> Option<&'n Self> {
         let distance = |name: &Self| strsim::osa_distance(&self.0, &name.0);
         let (distance, nearest) = names.map(|name| (distance(name), name)).min_by_key(|it| it.0)?;
         (3 * distance <= self.0.chars().count()).then_some(nearest)
@@ -107,7 +107,7 @@ fn is_deceptive(c: char) -> bool {
 pub struct Prefix(String);
 
 impl Prefix {
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -158,7 +158,7 @@ impl Key {
 
     /// The hash slot that has it in a cluster: CRC-16/XMODEM of its tag, as in the Redis Cluster
     /// specification.
-    pub fn slot(&self) -> u16 {
+    pub(crate) fn slot(&self) -> u16 {
         let step = |crc: u16, bit: bool| {
             let is_set = (crc >> 15 == 1) ^ bit;
             crc << 1 ^ if is_set { 0x1021 } else { 0 }
@@ -169,7 +169,7 @@ impl Key {
     }
 
     /// The keys of all locks under a prefix, as a pattern of Redis.
-    pub fn pattern(prefix: &Prefix) -> Self {
+    pub(crate) fn pattern(prefix: &Prefix) -> Self {
         Self(format!("{}*", prefix.as_str()))
     }
 
@@ -180,7 +180,7 @@ impl Key {
     }
 
     /// The pattern of all keys beside the guard, whatever their format.
-    pub fn sides(&self) -> String {
+    pub(crate) fn sides(&self) -> String {
         self.beside("*")
     }
 
@@ -195,7 +195,7 @@ impl Key {
 }
 
 /// The number of the format in which servers and files keep the record of a lock.
-pub const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 1;
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.
@@ -234,7 +234,7 @@ impl Mode {
     }
 
     /// The mode without the number of slots, as in JSON.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
             Self::Shared => "shared",
@@ -303,7 +303,7 @@ impl Owner {
     }
 
     /// Whether a user chose it, so that it can enter its lock from anywhere.
-    pub fn is_chosen(&self) -> bool {
+    pub(crate) fn is_chosen(&self) -> bool {
         self.0.starts_with(Self::CHOSEN)
     }
 

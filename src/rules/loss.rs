@@ -7,7 +7,7 @@ use crate::rules::{Reason, show};
 
 /// Whether the lock was kept while the command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockOutcome {
+pub(crate) enum LockOutcome {
     Kept,
     Lost,
 }
@@ -15,15 +15,15 @@ pub enum LockOutcome {
 /// Why a command must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    pub cause: Cause,
+    pub(crate) cause: Cause,
     /// Since the last renewal that succeeded.
-    pub renewed_ago: Duration,
+    pub(crate) renewed_ago: Duration,
     /// Until the lease expires.
-    pub left: Duration,
+    pub(crate) left: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Another client may hold the lock by now.
     NotHeld(Reason),
     /// The lease is about to expire and could not be renewed, for the reason of the last attempt.

@@ -47,7 +47,7 @@ impl Lock {
     /// Converts the end of each hold and waiter to another clock, by adding the milliseconds that
     /// `by` returns for its token. The start times stay as they are, because they are only for
     /// display.
-    pub fn shift(&mut self, by: impl Fn(&str) -> i64) {
+    pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
             for time in hold.renewed.iter_mut().chain([&mut hold.deadline]) {
@@ -67,7 +67,7 @@ impl Lock {
     }
 
     /// The times that `shift` moves, by token. A hold with the times of a waiter differs from it.
-    pub fn times(&self) -> impl Iterator<Item = (&str, [u64; 3])> {
+    pub(crate) fn times(&self) -> impl Iterator<Item = (&str, [u64; 3])> {
         let holds = self.holds.iter().map(|hold| {
             (hold.token.as_str(), [hold.deadline, hold.keep_until, hold.renewed.unwrap_or(0)])
         });
@@ -76,13 +76,13 @@ impl Lock {
     }
 
     /// The latest time at which something is known to have happened.
-    pub fn latest(&self) -> u64 {
+    pub(crate) fn latest(&self) -> u64 {
         self.history.iter().map(|entry| entry.at.0).fold(self.fence / 1_000, u64::max)
     }
 
     /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
     /// requests cannot arrive late, these tokens only explain how a hold ended.
-    pub fn forget_marks(&mut self, now: u64) {
+    pub(crate) fn forget_marks(&mut self, now: u64) {
         const KEPT: usize = 64;
         self.tombstones.retain(|mark| mark.until >= now);
         let surplus = self.tombstones.len().saturating_sub(KEPT);
@@ -97,7 +97,7 @@ impl Lock {
 
     /// Whether all times, fencing tokens, tickets and TTLs are small enough that no sum of them
     /// overflows.
-    pub fn is_plausible(&self) -> bool {
+    pub(crate) fn is_plausible(&self) -> bool {
         let is_time = |time: u64| time < lock::TOO_FAR;
         let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
         let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;

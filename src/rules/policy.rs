@@ -24,7 +24,7 @@ impl LossPolicy {
 
 /// What happens to a command if no server can be reached before it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnUnreachable {
+pub(crate) enum OnUnreachable {
     #[default]
     Fail,
     Run,
@@ -32,7 +32,7 @@ pub enum OnUnreachable {
 
 /// The process group of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub(crate) enum Group {
     /// A new one, so that rlock can signal all of it. At a terminal, the group of rlock, because a
     /// terminal knows only one group of each job.
     NewUnlessAtTerminal,

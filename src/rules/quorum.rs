@@ -16,11 +16,13 @@ pub use acquisition::{
     Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Outgoing,
 };
 pub use ask::{Held, Nomination, Proposal, QuorumOp, Vote};
-pub use listing::merge_listings;
-pub use majority::{grace_until, majority};
+pub(crate) use listing::merge_listings;
+pub(crate) use majority::grace_until;
+pub use majority::majority;
 pub use member_state::{LastReply, MemberState};
-pub use merge::merge;
-pub use release::{ReleaseDecision, decide_release, is_release_decided};
-pub use removal::decide_removal;
-pub use renewal::{RenewalDecision, decide_renewal, is_renewal_decided};
+pub(crate) use merge::merge;
+pub(crate) use release::{ReleaseDecision, decide_release, is_release_decided};
+pub(crate) use removal::decide_removal;
+pub(crate) use renewal::is_renewal_decided;
+pub use renewal::{RenewalDecision, decide_renewal};
 pub use votes::Votes;

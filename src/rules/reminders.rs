@@ -15,7 +15,7 @@ type Situation = (u64, Option<String>);
 
 /// When the messages about one wait are due.
 #[derive(Clone, Debug)]
-pub struct Reminders {
+pub(crate) struct Reminders {
     started: Instant,
     last: Instant,
     /// What the last message told, and when one was last due because this had changed.
@@ -24,13 +24,13 @@ pub struct Reminders {
 }
 
 impl Reminders {
-    pub fn new(started: Instant) -> Self {
+    pub(crate) fn new(started: Instant) -> Self {
         Self { started, last: started, told: None, changed: None }
     }
 
     /// Whether to print a message now: at growing intervals, and at each change, but for that at
     /// most once a minute. `situation` is `None` if the server does not answer.
-    pub fn is_due(&mut self, situation: Option<Situation>, now: Instant) -> bool {
+    pub(crate) fn is_due(&mut self, situation: Option<Situation>, now: Instant) -> bool {
         let interval = (3 * self.last.since(self.started)).clamp(MINUTE, LONGEST);
         let is_new = situation.is_some() && situation != self.told;
         let changed = is_new && self.changed.is_none_or(|at| now.since(at) >= MINUTE);

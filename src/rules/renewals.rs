@@ -13,6 +13,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     ttl: Ttl,
+    /// When to renew next; `None` if the hold no longer exists.
     pub next: Option<Instant>,
     back_off: BackOff,
 }
@@ -23,13 +24,8 @@ impl Schedule {
     }
 
     /// The length of the lease to request.
-    pub fn ttl(&self) -> Ttl {
+    pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
-    }
-
-    /// When to renew next; `None` if the hold no longer exists.
-    pub fn next(&self) -> Option<Instant> {
-        self.next
     }
 
     /// Handles the answer to a renewal that was sent at `sent`. Returns the event for the
@@ -68,13 +64,13 @@ mod tests {
     fn a_renewal_is_retried_soon_until_the_server_answers() {
         let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(30_000));
         let mut schedule = Schedule::new(lease);
-        assert_eq!(schedule.next(), Some(Instant::at_millis(10_000)));
+        assert_eq!(schedule.next, Some(Instant::at_millis(10_000)));
         for (now, next) in [(10_000, 10_020), (10_020, 10_060), (10_060, 10_140)] {
             let (sent, now) = (Instant::at_millis(now), Instant::at_millis(now));
             let busy = Err(Failure::Unavailable(UserMessage::new("busy")));
             let event = schedule.answered(sent, busy, now);
             assert_eq!(event, Some(Event::Unanswered("busy".into())));
-            assert_eq!(schedule.next(), Some(Instant::at_millis(next)));
+            assert_eq!(schedule.next, Some(Instant::at_millis(next)));
         }
         let sent = Instant::at_millis(10_140);
         let (fence, slot, left) = (Fence(1), None, Duration::from_secs(30));

@@ -222,8 +222,8 @@ impl Repeatable for View {}
 #[derive(Debug)]
 pub struct Asked {
     /// The time just before the request was sent.
-    pub sent: Instant,
-    pub answer: Answer,
+    pub(crate) sent: Instant,
+    pub(crate) answer: Answer,
 }
 
 /// A lock in a list, or why it cannot be read.

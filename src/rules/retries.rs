@@ -13,6 +13,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(50), Duration::from
 /// The attempts at one request.
 #[derive(Clone, Debug, Hash)]
 pub struct Attempts {
+    /// When the attempts end.
     pub until: Instant,
     back_off: BackOff,
     /// Whether an earlier attempt may have taken effect.
@@ -35,11 +36,6 @@ impl Attempts {
         let longest = now + AT_MOST;
         let until = ends.map_or(longest, |ends| ends.min(longest));
         Self { until, back_off: BACK_OFF, maybe_done: false }
-    }
-
-    /// When the attempts end.
-    pub fn until(&self) -> Instant {
-        self.until
     }
 
     /// Handles the answer to one attempt.

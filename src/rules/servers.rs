@@ -21,35 +21,35 @@ pub struct Run {
 
 /// All servers of a location, and how the clients will use them.
 pub struct Survey {
-    pub servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
     /// Whether each server is independent of the others and has one vote.
-    pub is_quorum: bool,
-    pub ttl: Ttl,
-    pub min_replicas: u32,
+    pub(crate) is_quorum: bool,
+    pub(crate) ttl: Ttl,
+    pub(crate) min_replicas: u32,
 }
 
 /// One server, sentinel or directory, as far as it can be known.
 #[derive(Default)]
 pub struct Server {
     /// Where it is, as messages name it.
-    pub name: String,
-    pub role: Role,
+    pub(crate) name: String,
+    pub(crate) role: Role,
     /// Why the rest is unknown.
-    pub failure: Option<UserMessage>,
+    pub(crate) failure: Option<UserMessage>,
     /// What a client does, with the time that it took or the reason why it failed.
-    pub steps: Vec<(&'static str, Result<Duration, UserMessage>)>,
-    pub facts: Facts,
+    pub(crate) steps: Vec<(&'static str, Result<Duration, UserMessage>)>,
+    pub(crate) facts: Facts,
     /// The commands by which this user may not read the rest.
-    pub unknown: Vec<&'static str>,
+    pub(crate) unknown: Vec<&'static str>,
     /// How far its clock is ahead of this host's clock since boot. At most half a round trip wrong.
-    pub clock: Option<Duration>,
-    pub addresses: Vec<IpAddr>,
+    pub(crate) clock: Option<Duration>,
+    pub(crate) addresses: Vec<IpAddr>,
     /// Whether it is reached over a network, by TCP without TLS.
-    pub is_plain: bool,
+    pub(crate) is_plain: bool,
     /// How long its certificate remains valid, if it ends soon.
-    pub certificate_ends: Option<Duration>,
+    pub(crate) certificate_ends: Option<Duration>,
     /// The master that a sentinel names.
-    pub master: Option<String>,
+    pub(crate) master: Option<String>,
 }
 
 /// What an address was taken for.
@@ -70,21 +70,21 @@ pub enum Role {
 pub struct Facts(BTreeMap<String, String>);
 
 impl Facts {
-    pub fn extend(&mut self, fields: impl IntoIterator<Item = (String, String)>) {
+    pub(crate) fn extend(&mut self, fields: impl IntoIterator<Item = (String, String)>) {
         self.0.extend(fields);
     }
 
     /// Reads `name:value` lines, as INFO returns them.
-    pub fn read(&mut self, lines: &str) {
+    pub(crate) fn read(&mut self, lines: &str) {
         let fields = lines.lines().filter_map(|line| line.trim().split_once(':'));
         self.extend(fields.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    pub fn number(&self, name: &str) -> Option<u64> {
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
@@ -99,32 +99,32 @@ impl Facts {
 }
 
 impl Server {
-    pub fn new(name: impl ToString, role: Role) -> Self {
+    pub(crate) fn new(name: impl ToString, role: Role) -> Self {
         Self { name: name.to_string(), role, ..Self::default() }
     }
 
     /// The name and version of its program, such as `Valkey 8.1.0`.
-    pub fn version(&self) -> Option<String> {
+    pub(crate) fn version(&self) -> Option<String> {
         let valkey = self.facts.text("valkey_version").map(|version| format!("Valkey {version}"));
         valkey.or_else(|| self.facts.text("redis_version").map(|it| format!("Redis {it}")))
     }
 
-    pub fn uptime(&self) -> Option<Duration> {
+    pub(crate) fn uptime(&self) -> Option<Duration> {
         self.facts.number("uptime_in_seconds").map(Duration::from_secs)
     }
 
     /// The number of its replicas.
-    pub fn replicas(&self) -> Option<u64> {
+    pub(crate) fn replicas(&self) -> Option<u64> {
         self.facts.number("connected_slaves")
     }
 
     /// The shortest time in which it answered a client.
-    pub fn round_trip(&self) -> Option<Duration> {
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.times().min()
     }
 
     /// The longest time in which it did.
-    pub fn slowest(&self) -> Option<Duration> {
+    pub(crate) fn slowest(&self) -> Option<Duration> {
         self.times().max()
     }
 
@@ -133,12 +133,12 @@ impl Server {
     }
 
     /// Whether it has answered a client.
-    pub fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         !self.steps.is_empty() || self.master.is_some()
     }
 
     /// Whether it was asked in vain.
-    pub fn has_not_answered(&self) -> bool {
+    pub(crate) fn has_not_answered(&self) -> bool {
         self.failure.is_some() && !self.answers()
     }
 }

@@ -8,10 +8,10 @@ use super::loss::{Cause, Loss};
 use crate::rules::{Instant, Lease, LossPolicy, OnLost, Reason};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.
-pub const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// Whether this signal asks a process to stop.
-pub fn stops(signal: Signal) -> bool {
+pub(crate) fn stops(signal: Signal) -> bool {
     STOPPING.contains(&signal)
 }
 
@@ -60,7 +60,7 @@ pub enum Action {
 
 impl Action {
     /// The loss that this action reports.
-    pub fn loss(&self) -> Option<&Loss> {
+    pub(crate) fn loss(&self) -> Option<&Loss> {
         match self {
             Self::ReportLoss(loss) => Some(loss),
             _ => None,
@@ -71,6 +71,7 @@ impl Action {
 /// The supervisor's state.
 #[derive(Clone, Debug, Hash)]
 pub struct Machine {
+    /// As last renewed.
     pub lease: Lease,
     kill_after: Duration,
     on_lost: OnLost,
@@ -242,13 +243,8 @@ impl Machine {
         }
     }
 
-    /// The lease as last renewed.
-    pub fn lease(&self) -> Lease {
-        self.lease
-    }
-
     /// When the command must be stopped unless the lease is renewed.
-    pub fn stop_at(&self) -> Instant {
+    pub(crate) fn stop_at(&self) -> Instant {
         self.lease.deadline() - self.kill_after
     }
 

@@ -19,31 +19,31 @@ impl UserMessage {
     }
 
     /// A problem with a value that the user gave.
-    pub fn of_value(problem: impl Display, value: &str) -> Self {
+    pub(crate) fn of_value(problem: impl Display, value: &str) -> Self {
         Self::new(format!("{problem}: {}", shown(value)))
     }
 
     /// Sets what the operator can do about it: an imperative, without a period.
-    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
+    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
     }
 
     /// Sets the remedy if there is none.
-    pub fn or_remedy(self, remedy: &str) -> Self {
+    pub(crate) fn or_remedy(self, remedy: &str) -> Self {
         if self.remedy.is_some() { self } else { self.with_remedy(remedy) }
     }
 
     /// Rewords the problem and keeps the remedy.
-    pub fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
+    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
         Self { problem: reword(&self.problem), ..self }
     }
 
     /// The problem alone, for a message with another ending.
-    pub fn problem(&self) -> &str {
+    pub(crate) fn problem(&self) -> &str {
         &self.problem
     }
 
-    pub fn remedy(&self) -> Option<&str> {
+    pub(crate) fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }
 }

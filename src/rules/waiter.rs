@@ -20,11 +20,11 @@ const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How long after its limit a waiter still asks for the lock and for its present state. On a slower
 /// link it only withdraws, with the last view.
-pub const LAST_QUESTIONS: Duration = Duration::from_millis(100);
+pub(crate) const LAST_QUESTIONS: Duration = Duration::from_millis(100);
 
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
 /// a proxy before it, does not let the waiter sleep.
-pub const SHORT_SLEEP: Duration = Duration::from_secs(1);
+pub(crate) const SHORT_SLEEP: Duration = Duration::from_secs(1);
 
 /// How often a waiter for a lease of this length tells the server that it is alive.
 pub fn heartbeat(ttl: Duration) -> Duration {
@@ -78,7 +78,7 @@ pub enum Stop {
 
 impl WaitEnd {
     /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
-    pub fn is_unanswered(&self) -> bool {
+    pub(crate) fn is_unanswered(&self) -> bool {
         match self {
             Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
             _ => false,
@@ -140,7 +140,7 @@ pub struct WaitMachine {
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
     /// The ticket of a request that supersedes.
-    pub arrival: Option<Ticket>,
+    arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     pub seen: Option<(Instant, View)>,
     /// What to report now.
@@ -174,7 +174,7 @@ impl WaitMachine {
     }
 
     /// Sets another limit for the first answer.
-    pub fn with_start_until(self, start_until: Option<Instant>) -> Self {
+    pub(crate) fn with_start_until(self, start_until: Option<Instant>) -> Self {
         Self { start_until, ..self }
     }
 

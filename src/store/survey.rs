@@ -29,11 +29,11 @@ const NAMES: usize = 100_000;
 
 /// How clients will use the servers.
 #[derive(Clone)]
-pub struct ClientSettings {
-    pub prefix: Prefix,
-    pub io_timeout: Duration,
-    pub ttl: Ttl,
-    pub min_replicas: u32,
+pub(crate) struct ClientSettings {
+    pub(crate) prefix: Prefix,
+    pub(crate) io_timeout: Duration,
+    pub(crate) ttl: Ttl,
+    pub(crate) min_replicas: u32,
 }
 
 /// Some hash slots of a cluster.
@@ -51,7 +51,7 @@ impl Location {
     /// # Errors
     ///
     /// One line for the user: a TLS file cannot be used, or a thread cannot be started.
-    pub fn survey(&self, settings: &ClientSettings) -> Result<Survey, String> {
+    pub(crate) fn survey(&self, settings: &ClientSettings) -> Result<Survey, String> {
         let settings = settings.clone();
         let is_quorum = matches!(self, Self::Quorum(_));
         let (ttl, min_replicas) = (settings.ttl, settings.min_replicas);

@@ -50,8 +50,8 @@ impl Renewer {
     pub(super) fn run(&self) {
         let RenewableHold { key, token, lease } = &self.hold;
         let mut schedule = Schedule::new(*lease);
-        while !self.stopped_before(schedule.next()) {
-            if schedule.next().is_none() {
+        while !self.stopped_before(schedule.next) {
+            if schedule.next.is_none() {
                 continue;
             }
             let Ok(mut store) = self.store.lock() else { break };

@@ -86,7 +86,7 @@ impl Supervisor<'_> {
         if over.is_err() {
             self.kill();
         }
-        let (lock, late, lease) = (self.upkeep.lock, self.late, self.upkeep.machine.lease());
+        let (lock, late, lease) = (self.upkeep.lock, self.late, self.upkeep.machine.lease);
         // The lease is renewed until the command is gone, because only then may it be released.
         let reaped = self.child.reap();
         let store = self.upkeep.end();

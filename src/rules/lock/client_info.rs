@@ -71,7 +71,7 @@ impl fmt::Display for HoldKind {
 pub struct ProcessId(i32);
 
 impl ProcessId {
-    pub fn get(self) -> i32 {
+    pub(crate) fn get(self) -> i32 {
         self.0
     }
 }

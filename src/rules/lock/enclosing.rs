@@ -12,7 +12,7 @@ const MOST: usize = 100;
 pub struct EnclosingHolds(Vec<String>);
 
 impl EnclosingHolds {
-    pub const VARIABLE: &str = "RLOCK_HELD";
+    pub(crate) const VARIABLE: &str = "RLOCK_HELD";
 
     /// Parses the variable. An entry that is not UTF-8 is skipped, and does not hide the others.
     pub fn parse(variable: &OsStr) -> Self {

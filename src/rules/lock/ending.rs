@@ -91,7 +91,7 @@ impl Reason {
     }
 
     /// The same reason from a store without a server, which loses a record only with its files.
-    pub fn in_files(self) -> Self {
+    pub(crate) fn in_files(self) -> Self {
         Self { in_files: true, ..self }
     }
 
@@ -101,20 +101,20 @@ impl Reason {
     }
 
     /// Whether the server has a record of the hold.
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.ending.is_some()
     }
 
     /// Whether the history of the lock tells how the hold ended. Otherwise it is only inferred, and
     /// the token may never have held this lock.
-    pub fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         match self.ending {
             Some(Ending::Released | Ending::Expired) => self.ago.is_some(),
             ending => ending.is_some(),
         }
     }
 
-    pub fn is_released(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.ending == Some(Ending::Released)
     }
 }

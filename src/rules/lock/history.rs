@@ -29,7 +29,7 @@ pub struct HistoryEntry {
 
 impl HistoryEntry {
     /// Parses the form that stores keep. `None` if it ended in a way that only later versions know.
-    pub fn from_lines(lines: &str) -> Option<Self> {
+    pub(crate) fn from_lines(lines: &str) -> Option<Self> {
         let mut lines = lines.splitn(9, '\n');
         let mut next = || lines.next().unwrap_or_default();
         let number = |text: &str| text.parse().unwrap_or(0);
@@ -55,7 +55,7 @@ impl HistoryEntry {
     /// How a hold with this deadline ended that was revoked: its holder released it after its command
     /// had ended, or its lease expired without a word from it. `None` if a script or an operator
     /// ended it sooner.
-    pub fn ending_of_revoked(&self, deadline: ServerTime) -> Option<Ending> {
+    pub(crate) fn ending_of_revoked(&self, deadline: ServerTime) -> Option<Ending> {
         // From one view to the next, the clocks of several servers differ by a little.
         let is_over = self.at + Duration::from_millis(100) >= deadline;
         match self.outcome {
@@ -65,7 +65,7 @@ impl HistoryEntry {
     }
 
     /// Whether it was released, and its command did not fail as far as known.
-    pub fn ended_well(&self) -> bool {
+    pub(crate) fn ended_well(&self) -> bool {
         self.ending == Ending::Released
             && matches!(self.outcome, Outcome::Unknown | Outcome::Exit(0))
     }
@@ -105,14 +105,14 @@ pub struct Skipped {
 
 impl Skipped {
     /// For people: `2 times, last 1h ago by ana@ci-4 pid 17 (make)`.
-    pub fn shown(&self, now: ServerTime) -> String {
+    pub(crate) fn shown(&self, now: ServerTime) -> String {
         let times = if self.count == 1 { "time" } else { "times" };
         let ago = show(now.since(self.at));
         format!("{} {times}, last {ago} ago by {}", self.count, self.client)
     }
 
     /// Parses the form that stores keep; see `lua/history.lua`. `None` if there are none.
-    pub fn from_lines(lines: &str) -> Option<Self> {
+    pub(crate) fn from_lines(lines: &str) -> Option<Self> {
         let mut lines = lines.splitn(4, '\n');
         Some(Self {
             count: lines.next()?.parse().ok()?,

@@ -15,14 +15,14 @@ pub enum Subject {
 }
 
 impl Subject {
-    pub fn pattern(&self) -> Option<&Pattern> {
+    pub(crate) fn pattern(&self) -> Option<&Pattern> {
         match self {
             Self::One(_) => None,
             Self::Matching(pattern) => Some(pattern),
         }
     }
 
-    pub fn name(&self) -> Option<&Name> {
+    pub(crate) fn name(&self) -> Option<&Name> {
         match self {
             Self::One(name) => Some(name),
             Self::Matching(_) => None,

@@ -9,10 +9,10 @@ pub trait Stored {
     fn from_stored(text: &str) -> Self;
 }
 
-pub fn serialize<S: Serializer>(it: &impl Stored, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(it: &impl Stored, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&it.to_stored())
 }
 
-pub fn deserialize<'de, T: Stored, D: Deserializer<'de>>(text: D) -> Result<T, D::Error> {
+pub(crate) fn deserialize<'de, T: Stored, D: Deserializer<'de>>(text: D) -> Result<T, D::Error> {
     String::deserialize(text).map(|text| T::from_stored(&text))
 }

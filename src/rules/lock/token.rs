@@ -19,7 +19,7 @@ impl Token {
 
     /// Whether a text looks like a token of any version of rlock: other tools use UUIDs of other
     /// versions.
-    pub fn is_of_rlock(text: &str) -> bool {
+    pub(crate) fn is_of_rlock(text: &str) -> bool {
         text.parse::<Self>().is_ok() && text.as_bytes()[14] == b'8'
     }
 
@@ -39,7 +39,7 @@ pub struct Id(String);
 
 impl Id {
     /// Whether this is the ID of a token.
-    pub fn is_of(&self, token: &str) -> bool {
+    pub(crate) fn is_of(&self, token: &str) -> bool {
         token.starts_with(&self.0)
     }
 }

@@ -61,11 +61,11 @@ pub struct Holder {
 }
 
 /// The id of the hold of a closed lock: nobody's, and shorter than any other.
-pub const CLOSED: &str = "closed";
+pub(crate) const CLOSED: &str = "closed";
 
 impl Holder {
     /// Whether it only keeps the lock closed, because the server lost its data.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.id == CLOSED
     }
 
@@ -75,7 +75,7 @@ impl Holder {
     }
 
     /// What keeps the lock closed.
-    pub fn closing(&self, now: ServerTime) -> String {
+    pub(crate) fn closing(&self, now: ServerTime) -> String {
         let left = show(self.deadline.since(now));
         format!("closed for up to {left}: the server lost its data while the lock was held")
     }
@@ -126,7 +126,7 @@ pub enum State {
 impl State {
     /// The state of a lock that rlock holds: held if any hold is, else revoked if any hold is.
     /// `None` without holders.
-    pub fn of(holders: &[Holder]) -> Option<Self> {
+    pub(crate) fn of(holders: &[Holder]) -> Option<Self> {
         let state = holders.iter().map(|holder| holder.state).min()?;
         Some(match state {
             HoldState::Held => Self::Held,
@@ -149,7 +149,7 @@ pub struct View {
     pub fence: Option<Fence>,
     /// Whether a client of rlock wrote the key of a foreign lock: one with another format, or one
     /// whose record the server has lost.
-    pub is_of_rlock: bool,
+    pub(crate) is_of_rlock: bool,
     /// A random mark that a server loses together with its data; empty if the lock was never held.
     pub generation: String,
     /// The number of holders; `holders` may list only the first of them.
@@ -168,24 +168,24 @@ pub struct View {
 impl View {
     /// The holder to name if there is room for one: the one that has held the lock for longest, and
     /// one that still holds it before one that does not.
-    pub fn foremost(&self) -> Option<&Holder> {
+    pub(crate) fn foremost(&self) -> Option<&Holder> {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
     }
 
     /// Whether nothing is known of the lock: it was never used, or not for a day.
-    pub fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         self.state == State::Free
             && (&self.fence, &self.skipped, self.history.len()) == (&None, &None, 0)
     }
 
     /// Who holds a foreign lock, as far as its key tells.
-    pub fn foreigner(&self) -> &'static str {
+    pub(crate) fn foreigner(&self) -> &'static str {
         if self.is_of_rlock { "another version of rlock" } else { "another tool" }
     }
 
     /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
     /// held by another tool.
-    pub fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         let holder = self.foremost().filter(|holder| holder.state != HoldState::Cooling);
         holder.map(|holder| self.now.since(holder.acquired))
     }

@@ -7,7 +7,7 @@ use crate::rules::{Mode, Slot};
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
     /// waiters count as if they held the lock too.
-    pub fn admissible(&self, mode: Mode, nominated: &[Mode]) -> bool {
+    pub(super) fn admissible(&self, mode: Mode, nominated: &[Mode]) -> bool {
         let (present, number) = match self.live {
             true => (self.lock.mode, self.lock.holds.len()),
             false => (nominated.first().copied(), 0),
@@ -23,7 +23,7 @@ impl Transaction<'_> {
 
     /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
     /// it again. One of several servers is asked for a fence and a slot.
-    pub fn grant(
+    pub(super) fn grant(
         &mut self,
         waiter: QueueEntry,
         renewed: Option<u64>,
@@ -54,7 +54,7 @@ impl Transaction<'_> {
     /// Admits waiters from the head of the queue while the lock can be granted to them, nominates
     /// them on one of several servers, and drops dead ones. Returns the head, which is the first
     /// waiter that is not nominated, if it must keep waiting, and how many are nominated.
-    pub fn admit(&mut self, caller: &str) -> (Option<QueueEntry>, usize) {
+    pub(super) fn admit(&mut self, caller: &str) -> (Option<QueueEntry>, usize) {
         let (mut work, mut granted_to) = (0, Vec::new());
         let (mut modes, mut tokens) = (Vec::new(), Vec::new());
         let head = loop {

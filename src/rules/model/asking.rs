@@ -10,19 +10,19 @@ use crate::rules::{
 };
 
 impl Transaction<'_> {
-    pub fn busy(&self) -> Verdict {
+    pub(super) fn busy(&self) -> Verdict {
         Verdict::Answer(Answer::Busy(self.brief_view()))
     }
 
     /// Whether the request is a duplicate, or was overtaken by a later one.
-    pub fn is_copy(&self, token: &str, attempt: u64) -> bool {
+    pub(super) fn is_copy(&self, token: &str, attempt: u64) -> bool {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         let last = hold.map(|hold| hold.attempt).or(self.waiter(token).map(|it| it.attempt));
         last.is_some_and(|last| attempt <= last)
     }
 
     /// Ends a request that is over, and a copy of one that holds the lock.
-    pub fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
+    pub(super) fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
         self.reconcile();
         if self.has_tombstone(token) {
             let over = || Answer::Ended(self.why_not_held(token));
@@ -51,7 +51,7 @@ impl Transaction<'_> {
     }
 
     /// Ends a request if the last fence, or another number that it relies on, is implausible.
-    pub fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
+    pub(super) fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
         if self.is_ahead(furthest) {
             let ahead = Duration::from_millis(self.millis_ahead(furthest));
             return Break(Verdict::AheadOfClock { ahead, now: ServerTime(self.now) });
@@ -62,7 +62,7 @@ impl Transaction<'_> {
     /// Of the waiting requests that supersede, only the newest remains: that with the largest
     /// ticket. The first call of a request has no ticket yet, so one that was given up before its
     /// first reply cancels nothing. Ends the request if there is a newer one.
-    pub fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
+    pub(super) fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
         let token = request.token.as_str();
         let newest = self.lock.newest.clone();
         if !request.supersedes
@@ -90,7 +90,7 @@ impl Transaction<'_> {
     }
 
     /// The verdict for a caller that already holds the lock.
-    pub fn hold_again(&mut self, request: &Request, attempt: u64) -> Verdict {
+    pub(super) fn hold_again(&mut self, request: &Request, attempt: u64) -> Verdict {
         let (token, at_least) = (request.token.as_str(), millis(request.at_least));
         if let Some(hold) = self.hold_mut(token) {
             hold.attempt = attempt;
@@ -104,7 +104,7 @@ impl Transaction<'_> {
 
     /// The request as a waiter with its owner, and whether it may enter a hold of that owner. Ends
     /// one that an enclosing hold keeps out.
-    pub fn find_owner(
+    pub(super) fn find_owner(
         &self,
         request: &Request,
         attempt: u64,
@@ -142,7 +142,7 @@ impl Transaction<'_> {
     }
 
     /// Grants the lock to the caller. `fence` and `slot` are as for `grant`.
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         request: &Request,
         waiter: QueueEntry,
@@ -159,7 +159,7 @@ impl Transaction<'_> {
     }
 
     /// Lets the caller wait. `agreed` and what it returns are as for `enqueue`.
-    pub fn wait_in_queue(
+    pub(super) fn wait_in_queue(
         &mut self,
         request: &Request,
         waiter: QueueEntry,

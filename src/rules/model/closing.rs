@@ -10,7 +10,7 @@ use crate::rules::{CLOSED, HoldState, Mode, Seen, millis};
 impl Transaction<'_> {
     /// Closes the lock because a waiter saw these holders, and they may still be at work: once, so
     /// that no later reminder extends it.
-    pub fn close(&mut self, Seen { generation, fence, left, ids }: &Seen) {
+    pub(super) fn close(&mut self, Seen { generation, fence, left, ids }: &Seen) {
         let mark = Mark::Closed(generation.clone(), *fence);
         let at_work: Vec<&String> = ids.iter().filter(|id| !self.has_tombstone(id)).collect();
         if at_work.is_empty() || self.is_marked(&mark) || self.is_ahead(fence.0) {
@@ -36,7 +36,7 @@ impl Transaction<'_> {
     }
 
     /// Opens the lock again once the last of the holders has released it.
-    pub fn reopen(&mut self, id: &str) {
+    pub(super) fn reopen(&mut self, id: &str) {
         let is_closed = self.unexpired_hold(CLOSED).is_some();
         let Some(hold) = self.hold_mut(CLOSED).filter(|_| is_closed) else { return };
         hold.closed_for.retain(|other| other != id);

@@ -26,7 +26,7 @@ impl Transaction<'_> {
 
     /// The entry for a hold that ends with this outcome of its command; `None` if it is already on
     /// record. `by` is given, instead of an outcome, if this call ends it.
-    pub fn history_entry(
+    pub(super) fn history_entry(
         &self,
         hold: &Hold,
         ending: Ending,
@@ -63,7 +63,7 @@ impl Transaction<'_> {
         older.iter().position(HistoryEntry::ended_well).unwrap_or(0)
     }
 
-    pub fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
+    pub(super) fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
         self.lock.history.extend(entries);
         while self.lock.history.len() > HISTORY_LENGTH {
             self.lock.history.remove(self.least_useful());
@@ -72,7 +72,7 @@ impl Transaction<'_> {
 
     /// Counts a client that is turned away because the lock is busy: once, even if its request
     /// arrives again.
-    pub fn record_skip(&mut self, token: &str, client: ClientInfo) {
+    pub(super) fn record_skip(&mut self, token: &str, client: ClientInfo) {
         let last = &self.lock.skipped;
         let (id, at) = (id(token), ServerTime(self.now));
         if last.as_ref().is_none_or(|last| last.id != id) {
@@ -81,13 +81,13 @@ impl Transaction<'_> {
         }
     }
 
-    pub fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
+    pub(super) fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
         let id = id(token);
         self.lock.history.iter().rev().find(|entry| entry.id == id)
     }
 
     /// The entries for the last of these expired holds, the earliest first.
-    pub fn expired_entries<'h>(
+    pub(super) fn expired_entries<'h>(
         &self,
         expired: impl IntoIterator<Item = &'h Hold>,
     ) -> Vec<HistoryEntry> {
@@ -100,7 +100,7 @@ impl Transaction<'_> {
     }
 
     /// How the last holds ended, including those that expired since the last write.
-    pub fn history(&self) -> Vec<HistoryEntry> {
+    pub(super) fn history(&self) -> Vec<HistoryEntry> {
         let known = self.lock.written.is_some();
         let expired = self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now);
         let expired = self.expired_entries(expired);

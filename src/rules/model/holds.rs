@@ -6,26 +6,26 @@ use crate::rules::{HoldState, Mode};
 
 impl Transaction<'_> {
     /// This token's hold, in any state; `None` if there is none or its lease has expired.
-    pub fn unexpired_hold(&self, token: &str) -> Option<&Hold> {
+    pub(super) fn unexpired_hold(&self, token: &str) -> Option<&Hold> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         hold.filter(|hold| (self.live || self.foreign()) && hold.deadline >= self.now)
     }
 
     /// This token's hold if it holds the lock: unexpired and neither revoked nor cooling.
-    pub fn valid_hold(&self, token: &str) -> Option<&Hold> {
+    pub(super) fn valid_hold(&self, token: &str) -> Option<&Hold> {
         self.unexpired_hold(token).filter(|hold| self.hold_state(hold) == HoldState::Held)
     }
 
-    pub fn hold_mut(&mut self, token: &str) -> Option<&mut Hold> {
+    pub(super) fn hold_mut(&mut self, token: &str) -> Option<&mut Hold> {
         self.lock.holds.iter_mut().find(|hold| hold.token == token)
     }
 
-    pub fn live_holds(&self) -> impl Iterator<Item = &Hold> {
+    pub(super) fn live_holds(&self) -> impl Iterator<Item = &Hold> {
         self.lock.holds.iter().filter(|hold| self.live && hold.deadline >= self.now)
     }
 
     /// Makes the guard show that the hold with the latest deadline is live.
-    pub fn set_guard_to_latest(&mut self) {
+    pub(super) fn set_guard_to_latest(&mut self) {
         let latest = self.lock.holds.iter().max_by(|one, other| one.by_deadline(other));
         if let Some(Hold { token, deadline, .. }) = latest {
             self.lock.written = Some(token.clone());
@@ -35,7 +35,7 @@ impl Transaction<'_> {
 
     /// Extends a hold to `ttl` from now, or to `at_least` if that is later. Returns the
     /// milliseconds left.
-    pub fn extend(&mut self, token: &str, ttl: u64, at_least: u64) -> u64 {
+    pub(super) fn extend(&mut self, token: &str, ttl: u64, at_least: u64) -> u64 {
         let now = self.now;
         let mut left = 0;
         if let Some(hold) = self.hold_mut(token) {
@@ -48,7 +48,7 @@ impl Transaction<'_> {
     }
 
     /// If an exclusive hold that others were beside is gone, makes their mode that of the lock.
-    pub fn settle_mode(&mut self) {
+    pub(super) fn settle_mode(&mut self) {
         let few = self.lock.holds.len() <= MAX_LISTED;
         let exclusive = self.live_holds().any(|hold| hold.mode == Mode::Exclusive);
         if few && self.lock.mode == Some(Mode::Exclusive) && !exclusive {
@@ -57,7 +57,7 @@ impl Transaction<'_> {
         }
     }
 
-    pub fn drop_hold(&mut self, token: &str) {
+    pub(super) fn drop_hold(&mut self, token: &str) {
         let foreign = self.foreign();
         self.lock.holds.retain(|hold| hold.token != token);
         if foreign {

@@ -17,20 +17,20 @@ pub const CLAIM_WINDOW: u64 = 2_000;
 pub const DAY: u64 = 24 * 3_600 * 1_000;
 
 /// The longest lease, a week, in milliseconds.
-pub const LONGEST_TTL: u64 = 7 * DAY;
+pub(crate) const LONGEST_TTL: u64 = 7 * DAY;
 
 /// No lease and no mark lasts as long, in milliseconds.
-pub const LONGEST: u64 = 2 * LONGEST_TTL;
+pub(crate) const LONGEST: u64 = 2 * LONGEST_TTL;
 
 /// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
 /// in the year 37,648.
-pub const TOO_FAR: u64 = 1 << 50;
+pub(crate) const TOO_FAR: u64 = 1 << 50;
 
 /// How many holds or waiters one call drops or admits at most.
-pub const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 
 /// How many holders and waiters one reply lists at most.
-pub const MAX_LISTED: usize = 100;
+pub(crate) const MAX_LISTED: usize = 100;
 
 /// Everything about one lock.
 #[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
@@ -220,21 +220,21 @@ pub struct Nomination {
 
 impl QueueEntry {
     /// The order of the queue.
-    pub fn order(&self) -> (bool, u64, &str) {
+    pub(super) fn order(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
     }
 }
 
 impl Hold {
     /// Takes over what the request of a waiter says. The rest depends on the grant.
-    pub fn of(waiter: QueueEntry) -> Self {
+    pub(super) fn of(waiter: QueueEntry) -> Self {
         let QueueEntry { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
         Self { token, owner, mode, client, since, ttl, attempt, ..Self::default() }
     }
 
     /// The order in which leases expire.
-    pub fn by_deadline(&self, other: &Self) -> Ordering {
+    pub(super) fn by_deadline(&self, other: &Self) -> Ordering {
         (self.deadline, &self.token).cmp(&(other.deadline, &other.token))
     }
 }

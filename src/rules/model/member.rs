@@ -32,7 +32,7 @@ impl Transaction<'_> {
 
     /// Ends a request that is over, that is a copy, or whose ticket or `wanted` fence is
     /// implausible.
-    pub fn check_member(
+    pub(super) fn check_member(
         &mut self,
         token: &str,
         attempt: u64,

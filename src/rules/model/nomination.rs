@@ -9,17 +9,17 @@ impl Transaction<'_> {
     /// commit, that is, ask this server for a hold. It does so once enough servers have nominated
     /// it. A nomination is only a hint. It passes to an older waiter that arrives later, and lapses
     /// unless the waiter asks again in time.
-    pub fn is_nominated(&self, token: &str) -> bool {
+    pub(super) fn is_nominated(&self, token: &str) -> bool {
         self.lock.nominated.iter().any(|nominated| nominated == token)
     }
 
     /// What a nominated waiter needs to commit.
-    pub fn nomination(&self, position: u64) -> Nomination {
+    pub(super) fn nomination(&self, position: u64) -> Nomination {
         let (fence, taken) = (Fence(self.next_fence(None)), self.taken_slots());
         Nomination { fence, position, taken }
     }
 
-    pub fn nominate(&mut self, token: &str, position: u64, caller: &str) {
+    pub(super) fn nominate(&mut self, token: &str, position: u64, caller: &str) {
         if token != caller && self.is_nominated(token) {
             return;
         }

@@ -18,7 +18,7 @@ impl Transaction<'_> {
 
     /// The mode in which an owner that a user chose holds the lock. The scripts do not search many
     /// holds.
-    pub fn owner_mode(&self, owner: &Owner) -> Option<Mode> {
+    pub(super) fn owner_mode(&self, owner: &Owner) -> Option<Mode> {
         let holds =
             self.lock.holds.iter().filter(|hold| self.live && hold.owner.as_ref() == Some(owner));
         holds.fold(None, |entered, hold| self.enter(hold, entered))
@@ -26,13 +26,13 @@ impl Transaction<'_> {
 
     /// The innermost unexpired hold among `tokens`, of which the innermost is last, and the mode in
     /// which a request may enter the lock through them.
-    pub fn enclosing_hold(&self, tokens: &[Token]) -> (Option<&Hold>, Option<Mode>) {
+    pub(super) fn enclosing_hold(&self, tokens: &[Token]) -> (Option<&Hold>, Option<Mode>) {
         let holds = tokens.iter().filter_map(|token| self.unexpired_hold(token.as_str()));
         holds.fold((None, None), |(_, entered), hold| (Some(hold), self.enter(hold, entered)))
     }
 
     /// Whether a waiter may enter a lock that its owner holds by now.
-    pub fn may_enter(&self, waiter: &QueueEntry) -> bool {
+    pub(super) fn may_enter(&self, waiter: &QueueEntry) -> bool {
         let owner = waiter.owner.as_ref().filter(|owner| waiter.reentrant && owner.is_chosen());
         match owner.and_then(|owner| self.owner_mode(owner)) {
             Some(Mode::Exclusive) => true,

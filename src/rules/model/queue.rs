@@ -12,25 +12,25 @@ const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
     /// The index of the waiter with this token.
-    pub fn position(&self, token: &str) -> Option<usize> {
+    pub(super) fn position(&self, token: &str) -> Option<usize> {
         self.lock.queue.iter().position(|waiter| waiter.token == token)
     }
 
-    pub fn waiter(&self, token: &str) -> Option<&QueueEntry> {
+    pub(super) fn waiter(&self, token: &str) -> Option<&QueueEntry> {
         self.lock.queue.iter().find(|waiter| waiter.token == token)
     }
 
-    pub fn dequeue(&mut self, token: &str) -> Option<QueueEntry> {
+    pub(super) fn dequeue(&mut self, token: &str) -> Option<QueueEntry> {
         Some(self.lock.queue.remove(self.position(token)?))
     }
 
-    pub fn wake(&mut self, token: &str, message: Message) {
+    pub(super) fn wake(&mut self, token: &str, message: Message) {
         self.lock.mail.push(Mail { token: token.to_owned(), message });
     }
 
     /// Only the head of the queue watches for the end of a lease. A new head learns that it is the
     /// head from a message, or from the reply to its own call.
-    pub fn notify_head(&mut self, head: &str, caller: &str) {
+    pub(super) fn notify_head(&mut self, head: &str, caller: &str) {
         if self.lock.notified.as_deref() != Some(head) {
             self.lock.notified = Some(head.to_owned());
             if head != caller {
@@ -41,7 +41,7 @@ impl Transaction<'_> {
 
     /// A ticket that grows with the clock, and is larger than that of the newest request that
     /// supersedes.
-    pub fn own_ticket(&self) -> u64 {
+    pub(super) fn own_ticket(&self) -> u64 {
         let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.ticket);
         self.micros().max(newest + 1)
     }
@@ -49,7 +49,7 @@ impl Transaction<'_> {
     /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is.
     /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
     /// that grows with its clock. Returns its position, from 1, and its ticket.
-    pub fn enqueue(&mut self, agreed: Option<u64>, mut waiter: QueueEntry) -> (u64, u64) {
+    pub(super) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: QueueEntry) -> (u64, u64) {
         if let Some(ticket) = agreed {
             waiter.origin = if ticket > 0 { Origin::Agreed } else { Origin::Proposed };
         }
@@ -76,7 +76,7 @@ impl Transaction<'_> {
 
     /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by
     /// whom.
-    pub fn remove_waiter(&mut self, token: &str, caller: &str, ended: Ended) {
+    pub(super) fn remove_waiter(&mut self, token: &str, caller: &str, ended: Ended) {
         let removed = self.dequeue(token);
         let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
         let ttl = hold.or(removed.map(|waiter| waiter.ttl)).unwrap_or(0);
@@ -90,7 +90,7 @@ impl Transaction<'_> {
     }
 
     /// Wakes the first waiter that is alive, so that it asks for the lock.
-    pub fn wake_first(&mut self) {
+    pub(super) fn wake_first(&mut self) {
         let alive = self.lock.queue.iter().take(self.batch).find(|waiter| waiter.alive >= self.now);
         let first = alive.map(|waiter| waiter.token.clone());
         if let Some(first) = first {
@@ -116,7 +116,7 @@ impl Transaction<'_> {
     /// lease, or of the time that a nominated waiter has. The second checks a little later, in case
     /// the head is dead. Any other waiter is woken when it becomes the head. The position does not
     /// count the waiters that are nominated.
-    pub fn millis_to_sleep(
+    pub(super) fn millis_to_sleep(
         &self,
         position: u64,
         mode: Mode,

@@ -7,7 +7,7 @@ use crate::rules::{Ending, Operator};
 impl Transaction<'_> {
     /// An idle lock keeps its fence, its generation, the newest request that supersedes and the
     /// clients that were turned away, and nothing else.
-    pub fn become_idle(&mut self) {
+    pub(super) fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         (self.lock.ticket, self.lock.revoked_up_to) = (0, RevokedUpTo::default());
         self.lock.nominated.clear();
@@ -30,7 +30,7 @@ impl Transaction<'_> {
         self.record(entries);
     }
 
-    pub fn reconcile(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         // A lease whose deadline another client has overwritten ends one TTL from now.
         let latest = self.now + LONGEST;
         for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= latest) {

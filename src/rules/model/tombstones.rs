@@ -14,11 +14,11 @@ const MAX_TOMBSTONES: usize = 1_000;
 const TOMBSTONE_DURATION: u64 = 60_000;
 
 impl Transaction<'_> {
-    pub fn add_tombstone(&mut self, token: &str, ttl: u64) {
+    pub(super) fn add_tombstone(&mut self, token: &str, ttl: u64) {
         self.mark(Mark::Token(token.to_owned()), ttl);
     }
 
-    pub fn mark(&mut self, mark: Mark, ttl: u64) {
+    pub(super) fn mark(&mut self, mark: Mark, ttl: u64) {
         let tombstones = &mut self.lock.tombstones;
         // The marks that expire first make room. Removing them first keeps the new one.
         let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
@@ -35,13 +35,13 @@ impl Transaction<'_> {
     /// Marks a request that its client did not end itself, so that a later request with its token
     /// learns how. This tombstone is next to the token's own, which comes last, so that it is kept
     /// even if all others last longer.
-    pub fn mark_ended(&mut self, token: &str, ttl: u64, ended: Ended) {
+    pub(super) fn mark_ended(&mut self, token: &str, ttl: u64, ended: Ended) {
         self.mark(Mark::Ended(token.to_owned(), ended), ttl);
         self.add_tombstone(token, ttl);
     }
 
     /// How and by whom this token's request was ended; `None` if nobody else ended it.
-    pub fn how_ended(&self, token: &str) -> Option<Answer> {
+    pub(super) fn how_ended(&self, token: &str) -> Option<Answer> {
         let until = self.marked_until(&Mark::Token(token.to_owned()));
         self.lock.tombstones.iter().find_map(|Tombstone { mark, until: its }| match mark {
             Mark::Ended(of, ended) if of == token && Some(*its) == until => Some(match ended {
@@ -57,19 +57,19 @@ impl Transaction<'_> {
         tombstones.find(|tombstone| tombstone.mark == *mark).map(|tombstone| tombstone.until)
     }
 
-    pub fn is_marked(&self, mark: &Mark) -> bool {
+    pub(super) fn is_marked(&self, mark: &Mark) -> bool {
         self.marked_until(mark).is_some_and(|until| until >= self.now)
     }
 
     /// A cooling hold was released, even if its tombstone is lost.
-    pub fn has_tombstone(&self, token: &str) -> bool {
+    pub(super) fn has_tombstone(&self, token: &str) -> bool {
         let hold = self.unexpired_hold(token);
         let cooling = hold.is_some_and(|hold| hold.status == HoldState::Cooling);
         cooling || self.is_marked(&Mark::Token(token.to_owned()))
     }
 
     /// Why this token does not hold the lock.
-    pub fn why_not_held(&self, token: &str) -> Reason {
+    pub(super) fn why_not_held(&self, token: &str) -> Reason {
         let ago = |at: u64| Some(Duration::from_millis(self.now.saturating_sub(at)));
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         if let Some(hold) = hold.filter(|hold| hold.deadline < self.now) {

@@ -17,7 +17,7 @@ pub struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    pub fn begin(lock: &'a mut Lock, now: u64) -> Self {
+    pub(super) fn begin(lock: &'a mut Lock, now: u64) -> Self {
         lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
         let guard = lock.guard.as_ref().map(|guard| &guard.value);
         let held = lock.holds.iter().any(|hold| hold.deadline >= now);
@@ -28,17 +28,17 @@ impl<'a> Transaction<'a> {
     }
 
     /// Whether another tool holds the lock.
-    pub fn foreign(&self) -> bool {
+    pub(super) fn foreign(&self) -> bool {
         self.lock.guard.is_some() && !self.live
     }
 
     /// Whether no hold is on record, and no other tool holds the lock.
-    pub fn is_free(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         self.lock.holds.is_empty() && !self.foreign()
     }
 
     /// The time in microseconds, for fences.
-    pub fn micros(&self) -> u64 {
+    pub(super) fn micros(&self) -> u64 {
         self.now.saturating_mul(1_000)
     }
 }

@@ -14,13 +14,13 @@ const MAX_REMINDED: usize = 3;
 
 impl Transaction<'_> {
     /// The waiters that are presumed alive.
-    pub fn waiters(&self) -> Vec<view::Waiter> {
+    pub(super) fn waiters(&self) -> Vec<view::Waiter> {
         let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
         alive.map(shown_waiter).collect()
     }
 
     /// A hold, as others see it.
-    pub fn shown_hold(&self, hold: &Hold) -> Holder {
+    pub(super) fn shown_hold(&self, hold: &Hold) -> Holder {
         Holder {
             id: id(&hold.token),
             owner: hold.owner.clone(),
@@ -42,7 +42,7 @@ impl Transaction<'_> {
 
     /// The lock with up to `holders_at_most` holders, from the one at `holders_from`. Only
     /// `inspect` fills in the waiters and the history.
-    pub fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
+    pub(super) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_unstable_by(|one, other| one.by_deadline(other));
         let holder_count = live.len() as u64;
@@ -80,7 +80,7 @@ impl Transaction<'_> {
     }
 
     /// For a reply to a request that waits or is refused.
-    pub fn brief_view(&self) -> View {
+    pub(super) fn brief_view(&self) -> View {
         let live = self.live_holds().count();
         self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED)
     }

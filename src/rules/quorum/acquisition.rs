@@ -127,7 +127,7 @@ pub enum AttemptPhase {
 #[derive(Clone, Debug, Hash)]
 pub struct Acquisition {
     mode: Mode,
-    pub waits: bool,
+    waits: bool,
     supersedes: bool,
     /// How long the hold will last.
     lease: Duration,
@@ -135,16 +135,16 @@ pub struct Acquisition {
     majority: usize,
     pub members: Members,
     /// The ticket on which a majority agreed.
-    pub ticket: Option<Ticket>,
+    ticket: Option<Ticket>,
     pub phase: AttemptPhase,
     pub round: u64,
     /// When this attempt began.
     pub started: Instant,
     pub undecided: BackOff,
     /// Whether a majority has answered in this attempt.
-    pub has_met: bool,
+    pub(crate) has_met: bool,
     /// A number below 2^16 that differs between requests: two that outbid each other leap differently.
-    pub share: u64,
+    share: u64,
     /// What to send to the members now.
     outgoing: Vec<Outgoing>,
 }

@@ -7,7 +7,11 @@ use crate::rules::{Listed, Listing, Name, State, View};
 
 /// Merges the lists of those of `servers` members that answered. A lock that is not on a member's
 /// list is free there.
-pub fn merge_listings(listings: Vec<Vec<Listed>>, servers: usize, with_free: bool) -> Listing {
+pub(crate) fn merge_listings(
+    listings: Vec<Vec<Listed>>,
+    servers: usize,
+    with_free: bool,
+) -> Listing {
     let answered = listings.len();
     let mut views = BTreeMap::<Name, Vec<View>>::new();
     let mut merged = Listing::default();

@@ -59,7 +59,7 @@ pub(super) fn needed_to_refuse(answer: &Answer, servers: usize) -> Option<usize>
 
 /// Until when the other servers are awaited after a majority has answered at `answered`: for as
 /// long as that took from the beginning, but at least for 10 ms.
-pub fn grace_until(begun: Instant, answered: Instant) -> Instant {
+pub(crate) fn grace_until(begun: Instant, answered: Instant) -> Instant {
     answered + answered.since(begun).max(GRACE)
 }
 

@@ -26,7 +26,7 @@ pub enum LastReply {
 
 /// What is under way to a member. A member does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnderWay {
+pub(super) enum UnderWay {
     Propose,
     Commit,
     /// It waits for a message to the waiter.
@@ -36,16 +36,16 @@ pub enum UnderWay {
 /// One member, as a request knows it.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct MemberState {
-    pub under_way: Option<UnderWay>,
+    pub(super) under_way: Option<UnderWay>,
     /// Whether the last attempt to listen to it failed.
-    pub is_deaf: bool,
+    pub(super) is_deaf: bool,
     pub last_reply: LastReply,
     /// The round in which it gave that.
     pub round: u64,
     /// The last ticket that it has given.
-    pub ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     /// What its clock last showed.
-    pub clock: Option<ServerTime>,
+    pub(super) clock: Option<ServerTime>,
     /// The run of the server program that answered last.
     pub run: Option<Run>,
 }

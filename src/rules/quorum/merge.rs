@@ -9,7 +9,7 @@ use crate::rules::{Ending, HistoryEntry, HoldState, Holder, ServerTime, State, V
 /// holder that most servers have counts too, however few they are.
 ///
 /// All times are by the middle one of the clocks, because a minority may be wrong.
-pub fn merge(views: &[View], servers: usize, lenient: bool) -> View {
+pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let now = middle(views, |view| view.now).map_or(ServerTime::default(), |view| view.now);
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());

@@ -5,7 +5,7 @@ use super::votes::Votes;
 use crate::rules::{Delivery, Release};
 
 /// What the votes on a release mean.
-pub enum ReleaseDecision {
+pub(crate) enum ReleaseDecision {
     Decided(Release),
     /// Only `answered` members answered, which is too few. Some may have released the hold.
     TooFew {
@@ -15,13 +15,13 @@ pub enum ReleaseDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub fn is_release_decided(votes: &Votes<Release>) -> bool {
+pub(crate) fn is_release_decided(votes: &Votes<Release>) -> bool {
     votes.count(|release| !is_not_held(release)) >= votes.majority() || votes.too_many(is_not_held)
 }
 
 /// Decides from the votes of members. `maybe_released`: an earlier release of the same hold reached
 /// some members but not enough.
-pub fn decide_release(votes: &Votes<Release>, maybe_released: bool) -> ReleaseDecision {
+pub(crate) fn decide_release(votes: &Votes<Release>, maybe_released: bool) -> ReleaseDecision {
     let released = votes.count(|release| *release == Release::Released);
     if votes.too_many(is_not_held) {
         let reasons = votes.values().filter_map(|(_, release)| match release {

@@ -6,7 +6,7 @@ use crate::rules::Removal;
 
 /// Decides from the votes of at least a majority. What any member did counts: the others may not
 /// know the client, because they were away when it came.
-pub fn decide_removal(votes: &Votes<Removal>) -> Removal {
+pub(crate) fn decide_removal(votes: &Votes<Removal>) -> Removal {
     let found = |is: fn(&Removal) -> bool| votes.values().find(|(_, removal)| is(removal));
     let acted = found(|removal| matches!(removal, Removal::Revoked(..)))
         .or_else(|| found(|removal| matches!(removal, Removal::Removed(..))))

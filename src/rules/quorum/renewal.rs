@@ -26,7 +26,7 @@ pub enum RenewalDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
+pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
     let held = held_in(votes);
     votes.count(|renewal| has(renewal, held)) >= votes.majority()
         || votes.too_many(|renewal| !has(renewal, held))

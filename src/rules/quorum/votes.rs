@@ -19,7 +19,7 @@ impl<T> Votes<T> {
     }
 
     /// How many members the quorum has, whether they answered or not.
-    pub fn servers(&self) -> usize {
+    pub(crate) fn servers(&self) -> usize {
         self.votes.len()
     }
 
@@ -32,12 +32,12 @@ impl<T> Votes<T> {
     }
 
     /// The answers that are not failures.
-    pub fn into_values(self) -> impl Iterator<Item = T> {
+    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         self.votes.into_iter().flatten().flatten()
     }
 
     /// How many answers that are not failures satisfy `is`.
-    pub fn count(&self, is: impl Fn(&T) -> bool) -> usize {
+    pub(crate) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
         self.values().filter(|(_, value)| is(value)).count()
     }
 
@@ -47,12 +47,12 @@ impl<T> Votes<T> {
     }
 
     /// Whether so many answers satisfy `is` that the other members are not a majority.
-    pub fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
+    pub(crate) fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
         self.count(is) >= blocking(self.servers())
     }
 
     /// What may have happened to the request on the members that did not answer it.
-    pub fn delivery(&self) -> Delivery {
+    pub(crate) fn delivery(&self) -> Delivery {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
             Some(Ok(_)) => false,

@@ -9,12 +9,12 @@ use crate::rules::{UserMessage, show};
 /// Something that keeps a server from keeping the promises.
 pub struct Finding {
     /// The word for it in JSON.
-    pub id: &'static str,
-    pub server: String,
+    pub(crate) id: &'static str,
+    pub(crate) server: String,
     /// What is wrong, and what to do.
-    pub message: UserMessage,
+    pub(crate) message: UserMessage,
     /// The row of the assumptions in docs/promises.md that it breaks.
-    pub assumption: Option<u8>,
+    pub(crate) assumption: Option<u8>,
 }
 
 /// Looks at one server among all of them.

@@ -57,7 +57,7 @@ pub struct Reply<T = Value> {
 
 impl Node {
     /// `io_timeout` bounds each connection attempt, and the replies to each pipeline.
-    pub fn new(address: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
+    pub(crate) fn new(address: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
         Self {
             address,
             io_timeout,
@@ -266,7 +266,7 @@ impl Node {
     }
 
     /// Runs one command that is not a script. An error reply is an error.
-    pub fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
+    pub(crate) fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
         let mut commands = self.select();
         commands.push(command);
         let (timeout, kind) = (self.io_timeout, PipelineKind::Ordinary);

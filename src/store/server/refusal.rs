@@ -314,7 +314,7 @@ mod tests {
     /// What an error reply to an acquire means.
     fn refused(reply: &str) -> Refusal {
         let address = Address::parse("redis://h:1").unwrap();
-        let key = crate::rules::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
+        let key = crate::rules::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
         let reply = format!("-{reply}\r\n");
         let mut reader = Reader::default();

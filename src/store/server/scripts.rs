@@ -18,7 +18,7 @@ pub struct Script {
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 impl Script {
-    pub fn source(self) -> &'static str {
+    pub(crate) fn source(self) -> &'static str {
         self.source
     }
 }

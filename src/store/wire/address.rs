@@ -27,8 +27,8 @@ pub struct Address {
     /// The files for TLS; `None` for plain text.
     pub(in crate::store) tls: Option<TlsFiles>,
     pub(in crate::store) database: u32,
-    pub username: Option<String>,
-    pub password: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
     pub(in crate::store) reread: Option<Reread<String>>,
     /// Why the password could not be read again.
     pub(in crate::store) unread: Option<String>,
@@ -42,11 +42,11 @@ pub struct Address {
 /// A user and a password that do not come from a URL.
 #[derive(Default)]
 pub struct Credentials {
-    pub username: Option<String>,
-    pub password: Option<String>,
-    pub reread: Option<Reread<String>>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) reread: Option<Reread<String>>,
     /// Where the user sets the password.
-    pub setting: &'static str,
+    pub(crate) setting: &'static str,
 }
 
 impl Address {

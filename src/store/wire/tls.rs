@@ -31,8 +31,8 @@ pub type PemFiles = [Option<Pem>; 3];
 
 /// The content of a PEM file, and its path for messages.
 pub struct Pem {
-    pub text: Vec<u8>,
-    pub path: PathBuf,
+    pub(crate) text: Vec<u8>,
+    pub(crate) path: PathBuf,
 }
 
 /// What all encrypted connections with the same files share.

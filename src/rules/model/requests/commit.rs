@@ -9,7 +9,7 @@ use crate::rules::{Ending, Fence, Request, Verdict};
 impl Transaction<'_> {
     /// Asks for this hold, if the server nominates the caller. Without a ticket, it restores the
     /// hold, which needs no turn.
-    pub fn commit(
+    pub(in crate::rules::model) fn commit(
         &mut self,
         request: &Request,
         attempt: u64,

@@ -4,7 +4,7 @@ use crate::rules::View;
 use crate::rules::model::transaction::Transaction;
 
 impl Transaction<'_> {
-    pub fn inspect(&self) -> View {
+    pub(crate) fn inspect(&self) -> View {
         let (waiters, history) = (self.waiters(), self.history());
         View { waiters, history, ..self.view(0, usize::MAX) }
     }

@@ -8,7 +8,12 @@ use crate::rules::{HoldState, Request};
 
 impl Transaction<'_> {
     /// Asks for a place with the ticket on which the servers agreed; 0 to propose one.
-    pub fn propose(&mut self, request: &Request, attempt: u64, ticket: u64) -> Vote {
+    pub(in crate::rules::model) fn propose(
+        &mut self,
+        request: &Request,
+        attempt: u64,
+        ticket: u64,
+    ) -> Vote {
         let token = request.token.as_str();
         self.check_member(token, attempt, Some(ticket), None)?;
         // A caller that asks again no longer relies on its revoked hold, nor, once it has a ticket,

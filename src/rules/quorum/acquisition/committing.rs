@@ -11,12 +11,12 @@ const DOUBLINGS: u32 = 4;
 
 impl Acquisition {
     /// Asks every idle member for a hold.
-    pub fn commit(&mut self, slot: Option<Slot>, now: Instant) {
+    pub(crate) fn commit(&mut self, slot: Option<Slot>, now: Instant) {
         self.start_commit((self.next_fence(), slot), 0, now);
     }
 
     /// A fencing token that is larger than those that the members have given, as far as known.
-    pub fn next_fence(&self) -> Fence {
+    pub(crate) fn next_fence(&self) -> Fence {
         Fence(
             self.members
                 .believed()
@@ -26,7 +26,7 @@ impl Acquisition {
         )
     }
 
-    pub fn start_commit(&mut self, held: Held, raises: u32, now: Instant) {
+    pub(crate) fn start_commit(&mut self, held: Held, raises: u32, now: Instant) {
         (self.round, self.has_met) = (self.round + 1, true);
         self.phase = AttemptPhase::Committing { since: now, majority_at: None, held, raises };
         for member in 0..self.members.0.len() {
@@ -34,13 +34,13 @@ impl Acquisition {
         }
     }
 
-    pub fn ask_to_commit(&mut self, member: usize) {
+    pub(crate) fn ask_to_commit(&mut self, member: usize) {
         if let AttemptPhase::Committing { held, .. } = self.phase {
             self.ask(member, QuorumOp::Commit(self.ticket, held));
         }
     }
 
-    pub fn committing(&mut self, now: Instant) -> Option<AttemptStep> {
+    pub(crate) fn committing(&mut self, now: Instant) -> Option<AttemptStep> {
         let AttemptPhase::Committing { since, majority_at, held, raises } = self.phase else {
             return None;
         };

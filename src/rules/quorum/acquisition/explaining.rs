@@ -7,7 +7,7 @@ use crate::rules::{Instant, ServerTime, UserMessage, show};
 impl Acquisition {
     /// The members that nominate the request but are not old enough, and why. `names` are the
     /// members' in order.
-    pub fn too_young<'a>(
+    pub(crate) fn too_young<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         now: Instant,
@@ -31,7 +31,7 @@ impl Acquisition {
     /// The members whose clocks keep them from voting, and how far these are off. If the request
     /// `has_failed` because no majority shows which clocks are wrong, those that are ahead are
     /// taken for wrong. `names` are the members' in order.
-    pub fn wrong_clocks<'a>(
+    pub(crate) fn wrong_clocks<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         has_failed: bool,

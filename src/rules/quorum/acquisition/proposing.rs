@@ -10,7 +10,7 @@ use crate::rules::{Answer, Instant, Mode, State, Ticket, View};
 
 impl Acquisition {
     /// Asks every idle member for a place in its queue.
-    pub fn propose(&mut self, now: Instant) {
+    pub(crate) fn propose(&mut self, now: Instant) {
         self.round += 1;
         self.phase = AttemptPhase::Proposing { since: now, majority_at: None };
         for member in 0..self.members.0.len() {
@@ -18,11 +18,11 @@ impl Acquisition {
         }
     }
 
-    pub fn ask_to_propose(&mut self, member: usize) {
+    pub(crate) fn ask_to_propose(&mut self, member: usize) {
         self.ask(member, QuorumOp::Propose(self.ticket));
     }
 
-    pub fn proposing(
+    pub(crate) fn proposing(
         &mut self,
         since: Instant,
         majority_at: Option<Instant>,
@@ -98,13 +98,13 @@ impl Acquisition {
 
     /// The largest ticket that any member gave becomes the request's, unless most of them refuse
     /// it.
-    pub fn agree_on_ticket(&mut self) {
+    pub(crate) fn agree_on_ticket(&mut self) {
         let largest = self.members.believed().filter_map(|state| state.ticket).max();
         self.ticket = self.ticket.or(largest).or(Some(Ticket(1)));
     }
 
     /// What to do with an agreed ticket and too few nominations.
-    pub fn not_nominated(&mut self, now: Instant) -> Option<AttemptStep> {
+    pub(crate) fn not_nominated(&mut self, now: Instant) -> Option<AttemptStep> {
         let mut view = merge(&self.members.views(), self.members.0.len(), true);
         let nominates =
             |state: &MemberState| state.nominated().is_some() && !self.members.is_ahead(state);

@@ -98,7 +98,7 @@ impl Client {
     /// Whether its lease has expired while it was paused, so that it cannot know.
     pub(super) fn overslept(&self) -> bool {
         match &self.phase {
-            Phase::Holding(machine, _) => self.paused && machine.lease().deadline() <= now(),
+            Phase::Holding(machine, _) => self.paused && machine.lease.deadline() <= now(),
             _ => false,
         }
     }

@@ -106,7 +106,7 @@ impl World {
             machine.on(supervisor::Event::DescendantsGone, at);
         }
         assert!(machine.is_over(), "the command has ended");
-        let lease = machine.lease();
+        let lease = machine.lease;
         // Cuts a renewal short.
         self.clients[index].connection.interrupt();
         self.release(index, lease, at);
@@ -289,7 +289,7 @@ impl World {
                 self.tell_waiter(index, WaitEvent::Woken(Ok(())));
             }
             Phase::Holding(_, schedule)
-                if is_idle && schedule.next().is_some_and(|next| next <= now()) =>
+                if is_idle && schedule.next.is_some_and(|next| next <= now()) =>
             {
                 self.send(index, What::Renew, now());
             }

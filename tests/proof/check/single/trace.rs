@@ -6,7 +6,7 @@ use crate::check::trace::brief;
 pub(super) fn client_line(client: &Client) -> String {
     let state = match &client.phase {
         Phase::Waiting(_, pending) => format!("waits for {}", brief(pending)),
-        Phase::Holding(machine, _) => format!("holds the lock, {:?}", machine.lease()),
+        Phase::Holding(machine, _) => format!("holds the lock, {:?}", machine.lease),
         phase => brief(phase),
     };
     let connection = &client.connection;
