@@ -18,7 +18,7 @@ use crate::rules::{
 use crate::store::Store;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
-use crate::system::signals::{self, Signals};
+use crate::system::signals::Signals;
 
 pub(super) fn run(
     options: cli::Exec,
@@ -127,10 +127,7 @@ fn run_locked(
     let completion = completion?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
     // not continue with its next line. Only a failure of the command takes precedence.
-    let late = completion.late.or_else(|| {
-        let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
-        pending.into_iter().find(|&signal| signals::ends(signal))
-    });
+    let late = completion.late.or_else(|| signals.ending());
     match (completion.lock, released, completion.exit, late) {
         (LockOutcome::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
             report.warn(format_args!(

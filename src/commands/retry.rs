@@ -5,7 +5,7 @@ use crate::report::Report;
 use crate::rules::{Attempts, Failure, Instant, Next, Repeatable, show};
 use crate::store::Store;
 use crate::system::poll::{Want, ready};
-use crate::system::signals::{Signals, ends};
+use crate::system::signals::Signals;
 
 /// A request that is repeated until it succeeds, and what ends the attempts.
 pub(super) struct Retry<'a> {
@@ -61,7 +61,7 @@ fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
         return false;
     };
     // Any other signal was for the command.
-    while !signals.pending().iter().any(|arrival| ends(arrival.signal)) {
+    while signals.ending().is_none() {
         match ready([(signals.arrival(), Want::Read)], Some(moment)) {
             Ok([true]) => {}
             Ok([false]) => return false,

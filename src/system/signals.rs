@@ -104,6 +104,12 @@ impl Signals {
         self.kept.first().map(|arrival| arrival.signal)
     }
 
+    /// The first signal that has arrived and asks rlock to end. It stays in `pending`.
+    pub(crate) fn ending(&mut self) -> Option<Signal> {
+        self.kept = self.pending();
+        self.kept.iter().map(|arrival| arrival.signal).find(|&signal| ends(signal))
+    }
+
     /// Whether `pending` has signals that `arrival` no longer announces.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()
