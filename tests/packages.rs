@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-use packaging::{ROOT, files, go, installer, is_complete};
+use packaging::{files, go, installer, is_complete};
 use support::{Finished, Running, binary, blocks_of, run};
 use tempfile::TempDir;
 
