@@ -132,8 +132,9 @@ pub enum Subcommand {
     /// fencing token, a number that grows with each grant. A resource that remembers the largest
     /// one can reject a holder that has lost the lock.
     ///
-    /// While it waits, rlock shows its position and the holder: on one line at a terminal, in a log
-    /// at least every 5 minutes, and after a change, for that at most once a minute.
+    /// While it waits, rlock shows its position and the holder. At a terminal, it updates one line.
+    /// In a log, it writes a line after a change, at most once a minute, and at least every 5
+    /// minutes.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
@@ -212,8 +213,8 @@ Examples:
   # Revoke a lock and wait until its holder has released it
   rlock release --force deploy:prod
 
-  # Free the lock of a dead holder immediately
-  rlock release --force --now deploy:prod
+  # Free the hold of a dead holder immediately, with the ID that inspect shows
+  rlock release --force --now --id 5f0c21aa deploy:prod
 
   # Revoke one of several holds, and say why
   rlock release --force --id 5f0c21aa --reason 'wrong input' render

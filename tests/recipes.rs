@@ -249,8 +249,8 @@ fn a_stuck_lock_is_inspected_and_revoked() {
     place.run(look).exits(0).shows("held by");
     place.run(evict).exits(0).shows("revoked");
     stuck.end().exits(76);
-    acquire(server, &["--ttl", "1h"], "deploy:prod");
-    place.run(free).exits(0);
+    let token = acquire(server, &["--ttl", "1h"], "deploy:prod");
+    place.run(&free.replace("5f0c21aa", &token[..8])).exits(0);
     assert!(server.is_free("deploy:prod"));
 
     let one = &blocks_of(include_str!("../docs/troubleshooting.md"), "## A lock is stuck")[0];

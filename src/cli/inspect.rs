@@ -66,10 +66,11 @@ pub struct InspectArgs {
     /// Check what can lose or refuse locks; exit 1 if anything can
     ///
     /// On each server, inspect acquires a lock with a random name, queues a second client, renews
-    /// and releases the lock, and then reads the settings that this user may read. It lists what it
-    /// finds, the worst first, each with a remedy and the assumption in docs/promises.md that does
-    /// not hold. With --quiet, it prints only these findings. Status 0 means that it found nothing,
-    /// and 69 that no server answers. Missing permissions are findings, too.
+    /// and releases the lock, and deletes its keys. It then reads the settings that this user may
+    /// read. It lists what it finds, the worst first, each with a remedy and the assumption in
+    /// docs/promises.md that does not hold. With --quiet, it prints only these findings. Status 0
+    /// means that it found nothing, and 69 that no server answers. Missing permissions are findings,
+    /// too.
     #[arg(
         long,
         conflicts_with_all = ["subject", "all", "attention", "older_than", "sort", "names", "watch"]

@@ -112,7 +112,7 @@ impl Page<'_> {
         let introduction = match self.subcommand() {
             Some("inspect") => {
                 fields.extend(manual::LOCKS);
-                "With --json, one object with all locks that are held, or with NAME even if it is \
+                "With --json, one object with all locks that are not free, or with NAME even if it is \
                  free; with --servers, with servers and findings instead. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply \
                  is null."
             }
