@@ -122,13 +122,15 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Shows in a log that the wait goes on, if the server has been silent for long.
+    /// Shows in a log that the wait goes on while the server does not answer. Otherwise, its next
+    /// answer shows that, with the position and the holder.
     pub(super) fn remind(&mut self, now: Instant) {
-        if self.live.is_none() && self.reminders.is_due(None, now) {
-            let why =
-                self.away.as_ref().map_or(String::new(), |away| format!(": {}", away.problem));
-            let waited = show(now.since(self.started));
-            self.report.note(format_args!("still waiting after {waited}{why}; retrying"));
+        if self.live.is_none()
+            && let Some(away) = &self.away
+            && self.reminders.is_due(None, now)
+        {
+            let (waited, why) = (show(now.since(self.started)), &away.problem);
+            self.report.note(format_args!("still waiting after {waited}: {why}; retrying"));
         }
     }
 }
@@ -137,5 +139,20 @@ impl Drop for Messages<'_> {
     fn drop(&mut self) {
         drop(self.live.take());
         self.report.erase_line(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Verbosity;
+
+    #[test]
+    fn while_the_server_answers_only_its_answers_show_that_the_wait_goes_on() {
+        let report = Report::new(None, Verbosity::Quiet);
+        let [started, later] = [0, 60_000].map(Instant::at_millis);
+        let mut messages = Messages::new(&report, Mode::Exclusive, started, None);
+        messages.remind(later);
+        assert!(messages.reminders.is_due(None, later));
     }
 }
