@@ -20,6 +20,9 @@
 -- ARGV[14] supersedes  ticket of a request that cancels older ones, from the reply to its first call;
 --                      0 in that call; '' for any other request
 
+-- The number of the last of these. A request's own arguments follow, so that one more here moves none.
+local LAST = 14
+
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
 local ABOUT, ATTEMPT = string.sub(ARGV[11], 1, MAX_DETAIL), tonumber(ARGV[12])

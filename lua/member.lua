@@ -5,10 +5,10 @@
 -- Changes: all that admit() changes; the caller's mailbox
 --
 -- asking.lua lists the arguments before this.
--- ARGV[15] ticket  the caller's, on which the servers agreed; 0 to propose one; '' to restore a hold
+-- ARGV[LAST + 1] ticket  the caller's, on which the servers agreed; 0 to propose one; '' to restore a hold
 --                  that this server has lost
 
-local TICKET = tonumber(ARGV[15])
+local TICKET = tonumber(ARGV[LAST + 1])
 
 -- The reply to a request that is over, that is a copy, or whose ticket or `wanted` fence is implausible.
 local function check_member(wanted)

@@ -2,10 +2,10 @@
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
 -- asking.lua lists and names the arguments before these; lock.lua names the keys and the token.
--- ARGV[15] generation  of the lock when the caller last saw holders; '' without the next ones
--- ARGV[16] fence       the largest of these holders
--- ARGV[17] left        ms that the longest of their leases may last
--- ARGV[18] ids         of these holders, separated by spaces; '*' for those that were not listed
+-- ARGV[LAST + 1] generation  of the lock when the caller last saw holders; '' without the next ones
+-- ARGV[LAST + 2] fence       the largest of these holders
+-- ARGV[LAST + 3] left        ms that the longest of their leases may last
+-- ARGV[LAST + 4] ids         of these holders, separated by spaces; '*' for those that were not listed
 --
 -- Replies:
 -- granted()
@@ -21,7 +21,8 @@
 -- { 'removed', by }          an operator has ended it
 -- { 'ahead', ms, now }  the last fence is too far ahead of the server's clock to be trusted
 
-local GENERATION, FENCE, LEFT, IDS = ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17]), ARGV[18]
+local GENERATION, IDS = ARGV[LAST + 1], ARGV[LAST + 4]
+local FENCE, LEFT = tonumber(ARGV[LAST + 2]), tonumber(ARGV[LAST + 3])
 
 -- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
 -- would only grant it.

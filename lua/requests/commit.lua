@@ -2,13 +2,13 @@
 -- lost, which needs no turn.
 --
 -- asking.lua and member.lua list the arguments before these.
--- ARGV[16] fence  of the hold, unless a larger one was granted here
--- ARGV[17] slot   in a lock with slots: the number of the hold; else ''
+-- ARGV[LAST + 2] fence  of the hold, unless a larger one was granted here
+-- ARGV[LAST + 3] slot   in a lock with slots: the number of the hold; else ''
 --
 -- Replies: as of propose.lua. 'ahead' is for the fence too.
 
-local WANTED = tonumber(ARGV[16])
-local SLOT = tonumber(ARGV[17])
+local WANTED = tonumber(ARGV[LAST + 2])
+local SLOT = tonumber(ARGV[LAST + 3])
 
 local over = check_member(WANTED)
 if over then return over end
@@ -17,7 +17,7 @@ if not valid_hold() then
   local how = recorded(TOKEN)
   if unexpired_hold(TOKEN) or how and how ~= 'expired' then return busy() end
 end
-if SLOT and own.slot ~= ARGV[17] and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
+if SLOT and own.slot ~= ARGV[LAST + 3] and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 local superseded = supersede(TICKET or 0)
 if superseded then return superseded end
 if not TICKET then admit() end
