@@ -17,11 +17,11 @@ pub(super) use redis::from_redis_value;
 pub use redis::{Cmd, ServerError, Value, cmd};
 
 pub(super) use address::mistakes;
-pub use address::{Address, Credentials, Reread};
+pub use address::{Address, Credentials};
 pub(super) use connection::Connection;
 pub(super) use dial::certificate_expiry;
 pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
 pub(super) use resp::OVERHEAD;
 pub use resp::Reader;
-pub use tls::{Pem, PemFiles, TlsFiles};
+pub use tls::{Pem, PemFiles, Reread, TlsFiles};

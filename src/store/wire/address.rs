@@ -12,12 +12,9 @@ use socket2::SockAddr;
 
 use super::endpoint::{Endpoint, Host};
 use super::route::Route;
-use super::tls::TlsFiles;
+use super::tls::{Reread, TlsFiles};
 use crate::rules::{Delivery, Failure, Instant, UserMessage};
 use mistakes::{SCHEMES, SEPARATORS};
-
-/// Reads a file again, because it may have changed. An error says why that failed.
-pub type Reread<T> = Arc<dyn Fn() -> Result<T, String> + Send + Sync>;
 
 /// One server, with everything that a connection to it needs.
 #[derive(Clone)]

@@ -13,9 +13,9 @@ use socket2::{SockAddr, Socket, TcpKeepalive, Type};
 use super::address::Address;
 use super::endpoint::Endpoint;
 use super::limit::Limit;
+use super::route::{unconnected, unreachable};
 use super::stream::Stream;
 use super::tls::{self, Tls};
-use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::system::poll::Want;
 
@@ -47,15 +47,6 @@ pub(in crate::store) fn certificate_expiry(
     let files = peer.tls.as_ref()?;
     let (_, host) = greeting(peer).ok()??;
     files.expiry(dial(peer, limit).ok()?.certificates(), &host, within)
-}
-
-/// Nothing has been sent.
-pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
-    Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
-}
-
-pub(super) fn unreachable(error: io::Error) -> Failure {
-    unconnected(plain(&error), "check that the server is running")
 }
 
 /// The certificate must name the host of the URL, whatever its address.

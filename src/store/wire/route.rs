@@ -8,16 +8,24 @@ use std::time::Duration;
 
 use socket2::SockAddr;
 
-use super::dial::{unconnected, unreachable};
 use super::endpoint::Endpoint;
 use super::limit::Limit;
 use crate::report::plain;
-use crate::rules::{Failure, Instant};
+use crate::rules::{Delivery, Failure, Instant, UserMessage};
 use crate::system::poll::Want;
 use crate::system::thread;
 
 /// How long a lookup is good for. Most runs are shorter, and need only one.
 const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// Nothing has been sent.
+pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
+    Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
+}
+
+pub(super) fn unreachable(error: io::Error) -> Failure {
+    unconnected(plain(&error), "check that the server is running")
+}
 
 /// What is known about the addresses of an endpoint. Clones share it.
 #[derive(Clone, Default)]

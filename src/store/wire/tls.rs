@@ -13,9 +13,11 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::address::Reread;
 use crate::rules::UserMessage;
 use crate::text::quoted;
+
+/// Reads a file again, because it may have changed. An error says why that failed.
+pub type Reread<T> = Arc<dyn Fn() -> Result<T, String> + Send + Sync>;
 
 /// The TLS files that the user names, if any.
 #[derive(Clone, Default)]
