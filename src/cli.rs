@@ -19,18 +19,20 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 
+use crate::exit;
 use crate::rules::{
     BoundedDuration, Id, Label, OnLost, OnUnreachable, ProcessId, Ttl, UserMessage, is_duration,
 };
 
-/// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
-/// statuses. The man page has the same.
+/// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, and
+/// then the exit statuses. The man page has the same.
 macro_rules! after_options {
     ($text:literal) => {
         concat!(
             "DURATION is a number with a unit: 250ms, 90s, 1m30s, 2h. Without a unit, it is in \
              seconds.\n\n",
-            $text
+            $text,
+            "\n\nExit status:"
         )
     };
 }
@@ -58,9 +60,24 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, Unparsed> {
     let parsed = program.try_get_matches_from_mut(&words);
     let parsed = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     parsed.map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Unparsed::Help(error.to_string()),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            Unparsed::Help(with_statuses(error.to_string(), &words))
+        }
         _ => Unparsed::Misuse(advice::fault(&error, arguments)),
     })
+}
+
+/// Ends the text of `--help` with the exit statuses. Only this run formats them.
+fn with_statuses(mut text: String, words: &[OsString]) -> String {
+    if text.trim_end().ends_with("\nExit status:") {
+        let statuses = exit::statuses(words.get(1).and_then(|word| word.to_str()), true);
+        let width = statuses.iter().map(|(status, _)| status.len()).max().unwrap_or_default();
+        for (status, meanings) in statuses {
+            let meanings = meanings.join(&format!(";\n{:indent$}", "", indent = width + 4));
+            text += &format!("  {status:width$}  {}\n", meanings.replace('`', ""));
+        }
+    }
+    text
 }
 
 /// Adds the duration that `-W` and `--watch` imply if the next word is NAME: clap would take that
@@ -152,11 +169,7 @@ Examples:
   rlock exec --shared dataset -- report.sh
 
   # Run at most three commands at once
-  rlock exec --slots 3 render -- render.sh
-
-Exit status: that of COMMAND; 75 if the lock is busy (see -E), 79 if the waiter was superseded or removed, 76 if the \
-lock was lost, 69 if no server is usable, 78 for a configuration error, 64 for a usage error, 126 or 127 \
-if COMMAND cannot be run.")
+  rlock exec --slots 3 render -- render.sh")
     )]
     Exec(ExecArgs),
     /// Acquire a lock and print the token to renew or release it
@@ -173,11 +186,7 @@ Examples:
 
   # Set the variables that renew and release need
   lock=$(rlock acquire --shell --ttl 10m import) || exit
-  eval \"$lock\"
-
-Exit status: 0 on success, 75 if the lock is busy (see -E), 79 if the waiter was superseded or removed, 76 if \
-the lock was lost while the keeper started, 69 if no server is usable, 78 for a configuration error, \
-64 for a usage error.")
+  eval \"$lock\"")
     )]
     Acquire(AcquireArgs),
     /// Renew the lease of a held lock
@@ -192,10 +201,7 @@ Examples:
   RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit
 
   # Do the next step only if the lock is still held
-  RLOCK_TOKEN=$t rlock renew import && next-step
-
-Exit status: 0 on success, 77 if TOKEN does not hold the lock, 69 if no server is usable, 78 for \
-a configuration error, 64 for a usage error.")
+  RLOCK_TOKEN=$t rlock renew import && next-step")
     )]
     Renew(RenewArgs),
     /// Release a held lock
@@ -217,10 +223,7 @@ Examples:
   rlock release --force --now --id 5f0c21aa deploy:prod
 
   # Revoke one of several holds, and say why
-  rlock release --force --id 5f0c21aa --reason 'wrong input' render
-
-Exit status: 0 on success, 77 if TOKEN does not hold the lock, or if no client or more than one has ID, 75 if another tool holds \
-the lock (--force without --now), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
+  rlock release --force --id 5f0c21aa --reason 'wrong input' render")
     )]
     Release(ReleaseArgs),
     /// Show the holders and waiters of locks, or check the servers
@@ -247,10 +250,7 @@ Examples:
   rlock inspect --attention
 
   # Check the servers themselves
-  rlock inspect --servers
-
-Exit status: 0 on success, 1 if NAME is free or, with --attention or --servers, only if anything was found, 69 if a \
-server cannot be reached or, with --servers, none, 78 for a configuration error, 64 for a usage error.")
+  rlock inspect --servers")
     )]
     Inspect(InspectArgs),
 }
@@ -259,7 +259,6 @@ const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 
 
 const AFTER_EXEC: &str = "\
 DURATION is a number with a unit, such as 250ms, 90s or 1m30s
-Exit status: that of COMMAND; 75 if the lock is busy, 76 if it was lost
 Example: rlock exec -n backup -- backup.sh";
 
 #[derive(Args)]

@@ -2,33 +2,99 @@
 
 use crate::system::disposition;
 
-/// Success; for `inspect NAME`, the lock is not free; with --attention or --servers, nothing was
-/// found.
+// The meanings are below. sysexits.h has 64, 69, 70, 75 and 78; shells have the last two.
 pub(crate) const OK: u8 = 0;
-/// `inspect NAME`: the lock is free.
 pub(crate) const FREE: u8 = 1;
-/// `inspect --attention`, `--servers`: something was found.
 pub(crate) const ATTENTION: u8 = 1;
-/// The command line is wrong (EX_USAGE).
 pub(crate) const USAGE: u8 = 64;
-/// No usable server (EX_UNAVAILABLE).
 pub(crate) const UNREACHABLE: u8 = 69;
-/// A bug, or the system refused rlock a resource (EX_SOFTWARE).
 pub(crate) const INTERNAL: u8 = 70;
-/// Another holder has the lock, and the wait is over (EX_TEMPFAIL).
 pub(crate) const BUSY: u8 = 75;
-/// The lock was lost while the command ran: see `commands::exec`.
 pub(crate) const LOST: u8 = 76;
-/// The token does not hold the lock.
 pub(crate) const NOT_HELD: u8 = 77;
-/// The configuration of rlock or of the server is wrong (EX_CONFIG).
 pub(crate) const CONFIG: u8 = 78;
-/// A newer client superseded this waiter, or an operator removed it.
 pub(crate) const REMOVED: u8 = 79;
-/// The command is not executable; shells use the same status.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// The command was not found; shells use the same status.
 pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The subcommands that something applies to.
+pub type Subcommands = &'static [&'static str];
+
+pub const ALL: Subcommands = &["exec", "acquire", "renew", "release", "inspect"];
+
+/// What each status means to which subcommands, with options in backticks. The man pages show all of
+/// it; `--help` and the README show each row up to the first colon or semicolon.
+const MEANINGS: &[(&str, Subcommands, &str)] = &[
+    (
+        "the command's",
+        &["exec"],
+        "the command ran to its end under the lock; if a signal terminated the command, \
+         `rlock` terminates by the same signal, which a shell shows as 128+n",
+    ),
+    ("0", &["acquire", "renew", "release", "inspect"], "success"),
+    ("0", &["inspect"], "`--attention` or `--servers` found nothing, otherwise NAME is not free"),
+    ("1", &["inspect"], "`--attention` or `--servers` found something, otherwise NAME is free"),
+    ("64", ALL, "usage error"),
+    (
+        "69",
+        ALL,
+        "no usable server: unreachable, not answering, loading, out of memory, or too few servers \
+         for a quorum",
+    ),
+    (
+        "69",
+        &["inspect"],
+        "incomplete result: some locks cannot be shown, or the replica has lost its master; with \
+         `--servers`, only if no server answers: missing permissions, a wrong password or a \
+         replica are findings",
+    ),
+    ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
+    ("75", &["exec", "acquire"], "busy after the wait, or held by an enclosing command (see `-E`)"),
+    ("75", &["release"], "held by another tool (`--force` without `--now`)"),
+    ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
+    ("76", &["acquire"], "lost while the keeper started"),
+    ("77", &["renew", "release"], "the token does not hold the lock"),
+    ("77", &["release"], "`--id` names no client, or several"),
+    (
+        "78",
+        ALL,
+        "configuration error: no URL, bad URL, wrong password, missing permissions, TLS failure, a \
+         replica instead of a master, one node instead of a cluster, the same server twice, a \
+         missing directory, a damaged lock file, a fencing token ahead of the clock",
+    ),
+    (
+        "79",
+        &["exec", "acquire"],
+        "a newer waiter superseded this one, or an operator removed it; it has left the queue",
+    ),
+    ("126", &["exec"], "the command is not executable; the lock has been released"),
+    ("127", &["exec"], "the command was not found; the lock has been released"),
+    (
+        "128+n",
+        &["exec", "acquire"],
+        "`rlock` received signal n while it waited; it left the queue and terminated by that signal, \
+         which a shell shows as 128+n",
+    ),
+];
+
+/// The statuses of a subcommand, or of all, with their meanings. Among those of all, a meaning to a
+/// single subcommand names it, unless that is `exec`: its meanings are about the command.
+pub fn statuses(of: Option<&str>, is_brief: bool) -> Vec<(&'static str, Vec<String>)> {
+    let mut statuses: Vec<(&str, Vec<String>)> = Vec::new();
+    for &(status, subcommands, text) in MEANINGS {
+        let end = text.find([':', ';']).filter(|_| is_brief).unwrap_or(text.len());
+        let meaning = match (of, subcommands) {
+            (Some(of), _) if !subcommands.contains(&of) => continue,
+            (None, &[only]) if only != "exec" => format!("`{only}`: {}", &text[..end]),
+            _ => text[..end].to_owned(),
+        };
+        match statuses.last_mut() {
+            Some((last, meanings)) if *last == status => meanings.push(meaning),
+            _ => statuses.push((status, vec![meaning])),
+        }
+    }
+    statuses
+}
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! The man pages, the completions and the exit statuses in the README match the program.
-//! `UPDATE=1 cargo test --test generated` regenerates all but the README.
+//! `UPDATE=1 cargo test --test generated` regenerates them.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeSet;
@@ -7,6 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
+use rlock::cli::{self, Unparsed};
+use rlock::exit;
+
 #[path = "generated/arguments.rs"]
 mod arguments;
 #[path = "generated/completions.rs"]
@@ -74,24 +77,6 @@ fn the_man_pages_have_no_faults() {
     }
 }
 
-#[test]
-fn help_names_the_exit_statuses_of_the_man_page() {
-    for subcommand in program().get_subcommands() {
-        let help = subcommand.get_after_long_help().unwrap().to_string();
-        let (_, sentence) = help.split_once("Exit status: ").unwrap();
-        let words = sentence.split(|c: char| !c.is_ascii_digit());
-        let mut named: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-        named.sort_unstable();
-        // Every subcommand can end by a bug or a signal, so the help leaves these statuses out.
-        let table =
-            man::statuses(Some(subcommand.get_name())).into_iter().map(|(status, _)| status);
-        let mut wanted: Vec<&str> =
-            table.filter(|status| !["the command's", "70", "128+n"].contains(status)).collect();
-        wanted.sort_unstable();
-        assert_eq!(named, wanted, "{}", subcommand.get_name());
-    }
-}
-
 /// The text of all files below a directory.
 fn sources(directory: &Path) -> String {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -120,42 +105,47 @@ fn the_man_page_has_each_variable_of_the_sources() {
 }
 
 #[test]
-fn the_man_page_and_the_readme_list_each_exit_status() {
+fn the_exit_statuses_in_the_readme_are_current() {
+    const HEAD: &str = "| code | meaning |\n| --- | --- |\n";
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let section = readme.split("## Exit status").nth(1).unwrap().split("\n## ").next().unwrap();
-    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
-    let listed: Vec<&str> = rows.map(|row| row.split('|').nth(1).unwrap().trim()).collect();
-    let statuses = man::statuses(None);
-    let defined: Vec<&str> = statuses.iter().map(|(status, _)| *status).collect();
-    assert_eq!(listed, defined);
-    let sources = include_str!("../src/exit.rs").lines();
-    let constants = sources.filter_map(|line| line.split_once(": u8 = ")?.1.strip_suffix(';'));
-    let constants: BTreeSet<u8> = constants.map(|status| status.parse().unwrap()).collect();
-    let defined = defined.iter().filter_map(|status| status.parse().ok());
-    assert_eq!(constants, defined.collect());
+    let (above, table) = readme.split_once(HEAD).unwrap();
+    let (_, below) = table.split_once("\n\n").unwrap();
+    let row = |(status, meanings): (&str, Vec<String>)| {
+        format!("| {status} | {} |\n", meanings.join("; "))
+    };
+    let rows: String = exit::statuses(None, true).into_iter().map(row).collect();
+    check("README.md", &format!("{above}{HEAD}{rows}\n{below}"));
 }
 
-/// Everything that `-h` and `--help` print, of the program and of each subcommand.
-fn helps() -> Vec<(String, String)> {
-    let program = program();
-    let commands = std::iter::once(&program).chain(program.get_subcommands());
-    let helps = commands.flat_map(|command| {
-        let mut command = command.clone();
-        let name = command.get_name().to_owned();
-        let (short, long) = (command.render_help(), command.render_long_help());
-        [(format!("{name} -h"), short.to_string()), (format!("{name} --help"), long.to_string())]
-    });
-    helps.collect()
+#[test]
+fn the_table_of_exit_statuses_is_complete() {
+    assert!(program().get_subcommands().map(Command::get_name).eq(exit::ALL.iter().copied()));
+    let constants = include_str!("../src/exit.rs").lines();
+    let constants = constants.filter_map(|line| line.split_once(": u8 = ")?.1.strip_suffix(';'));
+    let meanings = exit::statuses(None, true).into_iter().map(|(status, _)| status);
+    let meanings = meanings.filter(|status| status.parse::<u8>().is_ok());
+    assert_eq!(constants.collect::<BTreeSet<_>>(), meanings.collect());
+}
+
+/// What the program prints for these arguments.
+fn help(arguments: &[&str]) -> String {
+    let arguments: Vec<_> = ["rlock"].iter().chain(arguments).map(Into::into).collect();
+    match cli::parse(&arguments) {
+        Err(Unparsed::Help(text)) => text,
+        _ => panic!("{arguments:?} prints no help"),
+    }
 }
 
 #[test]
 fn help_fits_into_80_columns() {
-    for (name, help) in helps() {
+    let commands = exit::ALL.iter().map(|name| vec![*name]).chain([vec![]]);
+    for (command, form) in commands.flat_map(|name| [(name.clone(), "-h"), (name, "--help")]) {
+        let help = help(&[command.as_slice(), &[form]].concat());
         for line in help.lines() {
-            assert!(line.chars().count() <= 80, "{name}: {line}");
+            assert!(line.chars().count() <= 80, "{command:?} {form}: {line}");
         }
         let count = help.lines().count();
-        assert!(count <= 45 || name.ends_with("--help"), "{name} prints {count} lines");
+        assert!(count <= 45 || form == "--help", "{command:?} -h prints {count} lines");
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::manual::{self, Subcommands};
 use clap::{Arg, Command};
+use rlock::exit::{self, Subcommands};
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
+use super::manual;
 
 /// The name of each page, and the page.
 pub(super) fn pages(program: &Command) -> Vec<(String, String)> {
@@ -41,7 +42,7 @@ impl Page<'_> {
         page += &format!(".SH DESCRIPTION\n{}", self.description());
         page += &self.options();
         page += &self.documents();
-        page += &format!(".SH \"EXIT STATUS\"\n{}", list(&statuses(self.subcommand())));
+        page += &format!(".SH \"EXIT STATUS\"\n{}", list(&self.statuses()));
         page += &format!(".SH ENVIRONMENT\n{}", list(&self.environment()));
         page += &format!(".SH FILES\n{}", list(manual::FILES));
         page += &format!(".SH EXAMPLES\n.EX\n{}\n.EE\n", escaped(&self.after_options().1));
@@ -124,6 +125,11 @@ impl Page<'_> {
         format!(".SH JSON\n{}{}", filled(introduction), list(&fields))
     }
 
+    fn statuses(&self) -> Vec<(&'static str, String)> {
+        let statuses = exit::statuses(self.subcommand(), false).into_iter();
+        statuses.map(|(status, meanings)| (status, meanings.join("; ").replace('`', ""))).collect()
+    }
+
     fn environment(&self) -> Vec<(String, String)> {
         let entries = manual::ENVIRONMENT.iter();
         let entries = entries.filter(|(of, ..)| self.is_about(of));
@@ -173,23 +179,6 @@ impl Page<'_> {
             pages.map(|page| format!("\\fB{}\\fR(1)", escaped(page))).collect();
         pages.join(",\n")
     }
-}
-
-/// The exit statuses of a subcommand with their meanings, or those of all subcommands.
-pub(super) fn statuses(subcommand: Option<&str>) -> Vec<(&'static str, String)> {
-    let mut rows: Vec<(&str, String)> = Vec::new();
-    for (status, of, text) in manual::TABLE {
-        let meaning = match subcommand {
-            Some(subcommand) if !of.contains(&subcommand) => continue,
-            None if *of != manual::ALL => format!("{}: {text}", of.join(", ")),
-            _ => (*text).to_owned(),
-        };
-        match rows.last_mut().filter(|(last, _)| last == status) {
-            Some((_, meanings)) => *meanings += &format!("; {meaning}"),
-            None => rows.push((*status, meaning)),
-        }
-    }
-    rows
 }
 
 fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {
