@@ -183,7 +183,7 @@ the lock was lost while the keeper started, 69 if no server is usable, 78 for a 
     /// Renew the lease of a held lock
     ///
     /// Renews the lease of a hold from rlock acquire. rlock exec and --while-pid renew their leases
-    /// themselves, and renew never shortens those.
+    /// themselves; rlock renew never shortens such a lease.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -202,7 +202,7 @@ a configuration error, 64 for a usage error.")
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
     /// revoked holders, and waits until the holds have ended. For each, it tells whether the holder
-    /// released the lock or its lease expired. --id limits this to one client.
+    /// released the lock or its lease expired. --id limits this to one hold or waiter.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
