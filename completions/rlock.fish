@@ -186,7 +186,7 @@ complete -c rlock -n 'contains options (__rlock_expects inspect)' -l sort -x -a 
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l names -d 'Print only the names, one per line'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s W -l watch -a '10s 30s 1m 5m 1h' -d 'Refresh every DURATION, by default every second'
-complete -c rlock -n 'contains options (__rlock_expects inspect)' -l servers -d 'Check what can lose or refuse locks; exit 1 if anything can'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l servers -d 'Check servers for risks to locks; exit 1 if any are found'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s t -l ttl -x -a '10s 30s 1m 5m 1h' -d 'With --servers: the --ttl of your jobs'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l min-replicas -x -d 'With --servers: the --min-replicas of your jobs'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s h -l help -d 'Print help (see more with '\''--help'\'')'

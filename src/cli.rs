@@ -192,7 +192,7 @@ Examples:
     /// Renew the lease of a held lock
     ///
     /// Renews the lease of a hold from rlock acquire. rlock exec and --while-pid renew their leases
-    /// themselves, and renew never shortens those.
+    /// themselves; rlock renew never shortens such a lease.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -208,7 +208,7 @@ Examples:
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
     /// revoked holders, and waits until the holds have ended. For each, it tells whether the holder
-    /// released the lock or its lease expired. --id limits this to one client.
+    /// released the lock or its lease expired. --id limits this to one hold or waiter.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

@@ -46,7 +46,7 @@ pub struct InspectArgs {
     pub(crate) sort: Option<SortOrder>,
     /// Print one JSON document, even on failure
     ///
-    /// With --watch, print one document for each refresh, on a line each.
+    /// With --watch, print one document per refresh, each on one line.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the names, one per line
@@ -63,7 +63,7 @@ pub struct InspectArgs {
         default_missing_value = "1s"
     )]
     pub(crate) watch: Option<Timeout>,
-    /// Check what can lose or refuse locks; exit 1 if anything can
+    /// Check servers for risks to locks; exit 1 if any are found
     ///
     /// On each server, inspect acquires a lock with a random name, queues a second client, renews
     /// and releases the lock, and deletes its keys. It then reads the settings that this user may

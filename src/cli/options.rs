@@ -116,8 +116,9 @@ pub struct CommonArgs {
     pub tls_key: Option<PathBuf>,
     /// Print failures only
     ///
-    /// With exec and acquire, hide messages about waiting, about a busy lock and about being
-    /// superseded, but not about a removal from the queue by an operator.
+    /// Tokens, lists and other results are still printed. With exec and acquire, hide messages
+    /// about waiting, about a busy lock and about being superseded, but not about a removal from the
+    /// queue by an operator.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print each step with its time
@@ -198,7 +199,7 @@ pub struct LockArgs {
     /// answer cannot serve locks yet: they are loading, out of memory, or too few for a quorum.
     /// Without --wait, or with --on-unreachable run, it does not wait then.
     ///
-    /// Once rlock is in the queue, it waits through outages in any case, until DURATION is over.
+    /// Once rlock is in the queue, it waits through outages in any case, until DURATION has passed.
     /// The same applies while the servers of a quorum have restarted too recently to vote.
     #[arg(
         short,

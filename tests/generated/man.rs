@@ -113,9 +113,9 @@ impl Page<'_> {
         let introduction = match self.subcommand() {
             Some("inspect") => {
                 fields.extend(manual::LOCKS);
-                "With --json, one object with all locks that are not free, or with NAME even if it is \
-                 free; with --servers, with servers and findings instead. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply \
-                 is null."
+                "With --json, one object. locks has all locks that are not free, or NAME even if it is free. \
+                 With --servers, servers and findings replace locks. Numbers are integers; times are RFC \
+                 3339, in UTC; a value that does not apply is null."
             }
             Some("acquire" | "renew" | "release") => {
                 "With --json, one object. A field that does not apply is left out, or null."

@@ -27,7 +27,7 @@ pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     (
         ALL,
         "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD, RLOCK_SENTINEL_PASSWORD_FILE",
-        "Username and password, or a file with it, for the sentinels of a redis+sentinel:// URL.",
+        "Username, and password or password file, for the sentinels of a redis+sentinel:// URL.",
     ),
     (
         &["exec", "acquire"],
@@ -110,7 +110,7 @@ pub(crate) const JSON: &[(Subcommands, &str, &str)] = &[
         &["inspect"],
         "status",
         "On failure, even if only some locks are missing: unreachable, config, usage or internal. \
-         Without it, locks has all of them.",
+         Absent if locks is complete.",
     ),
     (
         &["acquire", "renew", "release"],
@@ -138,7 +138,7 @@ pub(crate) const JSON: &[(Subcommands, &str, &str)] = &[
     (
         &["release"],
         "revoked[].ended",
-        "Without --now, how the hold ended: released; expired, without a word from the holder; or \
+        "Without --now, how the hold ended: released; expired, if the holder did not release it; or \
          revoked, if --now freed it meanwhile.",
     ),
     (&["release"], "removed", "The waiter that --id has removed: see waiters in rlock-inspect(1)."),
@@ -180,8 +180,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     ),
     (
         "locks[].holders[].id",
-        "First 8 characters of the token; closed: nobody's, because the server lost its data while \
-         the lock was held.",
+        "First 8 characters of the token. closed: the server lost its data, and closed the lock \
+         until earlier holds have ended.",
     ),
     ("locks[].holders[].state", "held, revoked or cooling, as for the lock."),
     (
@@ -218,8 +218,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     ),
     (
         "locks[].skipped.count, .last_at, .last_by",
-        "How many clients have found the lock busy since the last hold began, and when and which \
-         the last of them was.",
+        "Number of clients that found the lock busy since the last hold began, and the time and \
+         identity of the last one.",
     ),
     (
         "locks[].history[]",
@@ -255,11 +255,14 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     ("servers[].answers", "Whether it answers. If none does, status is unreachable."),
     (
         "servers[].version, .uptime_s, .round_trip_ms, .append_only, .replicas",
-        "What is known of it: its program and version, seconds since its start, milliseconds, with a \
-         fraction, of the fastest exchange, whether it has an append-only file, and the number of its replicas.",
+        "Its program and version, seconds since its start, the fastest round trip in milliseconds (not \
+         an integer), whether it has an append-only file, and the number of replicas.",
     ),
-    ("servers[].unknown[]", "Commands by which this user may not read the rest."),
-    ("findings[].server, .problem, .remedy", "What may break a promise there, and what to do."),
+    ("servers[].unknown[]", "Commands that this user may not run, so that other fields are null."),
+    (
+        "findings[].server, .problem, .remedy",
+        "The server, what may break a promise, and the remedy.",
+    ),
     ("findings[].finding", "A word for the problem, such as evicts, for programs."),
     (
         "findings[].assumption",
@@ -284,7 +287,7 @@ pub(crate) const SECURITY: &[&str] = &[
      unencrypted.",
     "A token is a secret: anyone who has it can release the lock. It is in the environment of the \
      command, on the standard output of acquire, in the memory of the keeper of --while-pid, and \
-     among the keys of the server. No message shows it. Pass it to renew and release in RLOCK_TOKEN, \
+     in the data of the server. No message shows it. Pass it to renew and release in RLOCK_TOKEN, \
      because all users of the host can see arguments.",
     "Any client that can access the keys on the server can revoke a lock. docs/authentication.md has \
      an ACL rule with the permissions that rlock needs. rlock replaces control characters in text that \
