@@ -95,7 +95,7 @@ fn a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_exp
         format!("pid {} (sh) released the lock after its command had ended", alive.pid());
     assert!(told.contains(&released), "{told}");
     for pid in [dead, std::process::id()] {
-        let expired = ") expired without a word from it; check that nothing that it started ";
+        let expired = ") did not release the lock before its lease expired; check that nothing it ";
         let is_told = |line: &str| line.contains(&format!("pid {pid} (")) && line.contains(expired);
         assert!(told.lines().any(is_told), "{told}");
     }

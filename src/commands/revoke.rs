@@ -158,7 +158,7 @@ fn finish(
 fn report_end(Holder { client, .. }: &Holder, how: Option<Ending>, report: &Report) {
     match how {
         Some(Ending::Expired) => report.warn(format_args!(
-            "the lease of {client} expired without a word from it; check that nothing that it \
+            "{client} did not release the lock before its lease expired; check that nothing it \
              started still runs"
         )),
         Some(_) => {

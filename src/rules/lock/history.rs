@@ -53,7 +53,7 @@ impl HistoryEntry {
     }
 
     /// How a hold with this deadline ended that was revoked: its holder released it after its command
-    /// had ended, or its lease expired without a word from it. `None` if a script or an operator
+    /// had ended, or its lease expired first. `None` if a script or an operator
     /// ended it sooner.
     pub(crate) fn ending_of_revoked(&self, deadline: ServerTime) -> Option<Ending> {
         // From one view to the next, the clocks of several servers differ by a little.
