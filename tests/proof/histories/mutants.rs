@@ -44,6 +44,7 @@ const SURVIVORS: &[&str] = &[
     "reconcile.lua reconcile: or 0 → or 9e15",
     "requests/release.lua: or 0 → or 9e15",
     "requests/release.lua: or 0 → or 9e15",
+    "requests/remove.lua: or 0 → or 9e15",
     // No fence and no ticket is 0 or 1: they count microseconds.
     "fence.lua last_fence: 0 → 1",
     "queue.lua enqueue: 0 → 1",
@@ -168,13 +169,12 @@ fn is_found(mutant: &Mutant) -> bool {
 
 #[test]
 fn the_histories_find_all_other_faults_in_the_scripts() {
-    if env::var("RLOCK_MUTANTS").is_err() {
-        return;
-    }
+    let Ok(place) = env::var("RLOCK_MUTANTS") else { return };
     std::panic::set_hook(Box::new(|_| {}));
-    let mutants = mutants();
+    let mutants: Vec<_> = mutants().into_iter().filter(|it| it.name.contains(&place)).collect();
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let expected = Mutex::new(SURVIVORS.to_vec());
+    let expected = SURVIVORS.iter().copied().filter(|name| name.contains(&place));
+    let expected = Mutex::new(expected.collect::<Vec<_>>());
     thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {
