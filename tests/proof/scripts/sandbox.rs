@@ -21,8 +21,8 @@ pub(crate) struct Sandbox {
     pub(crate) redis: Rc<RefCell<Redis>>,
     /// The hash of the script and the number of each line that was reached, if a test asks for them.
     reached: Rc<RefCell<HashSet<(String, usize)>>>,
-    /// How many times 10,000 steps the present call has taken, if that is limited.
-    steps: Rc<Cell<u32>>,
+    /// How many times 10,000 steps the present history has taken, if that is limited.
+    pub(super) steps: Rc<Cell<u32>>,
     /// Replaces this line of each script by another one.
     pub(crate) mutation: Option<(String, String)>,
 }
@@ -87,7 +87,6 @@ impl Sandbox {
             globals.raw_set(name, self.lua.create_sequence_from(words).unwrap()).unwrap();
         }
         self.redis.borrow_mut().begin(0);
-        self.steps.set(0);
         let reply = script.call::<mlua::Value>(()).map_err(|error| text_of(&error))?;
         replied(reply)
     }
@@ -119,13 +118,14 @@ impl Sandbox {
         missed.map(|(pair, _)| pair[1].to_owned()).collect()
     }
 
-    /// From now on, a script that takes more than a million steps fails, because it may never end.
+    /// From now on, a history that takes more than ten million steps fails, because a script may never
+    /// end, or may ask for another call forever.
     pub(crate) fn limit_steps(&self) {
         let steps = Rc::clone(&self.steps);
         let limit = move |_: &Lua, _: &Debug<'_>| {
             steps.set(steps.get() + 1);
             match steps.get() {
-                ..100 => Ok(VmState::Continue),
+                ..1_000 => Ok(VmState::Continue),
                 _ => Err(mlua::Error::runtime("too many steps")),
             }
         };

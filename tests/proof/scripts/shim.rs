@@ -31,6 +31,7 @@ impl Shim {
     /// The locks of a database: 0 or 1.
     pub(crate) fn store(database: u8) -> StoreOn<Self> {
         Self::redis(|redis| redis.home = database.into());
+        Self::with(|sandbox| sandbox.steps.set(0));
         RedisStore::new(Played(Self), database.into(), 0)
     }
 
