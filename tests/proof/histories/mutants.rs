@@ -45,6 +45,8 @@ const SURVIVORS: &[&str] = &[
     "requests/release.lua: or 0 → or 9e15",
     "requests/release.lua: or 0 → or 9e15",
     "requests/remove.lua: or 0 → or 9e15",
+    "requests/revoke.lua: or 0 → or 9e15",
+    "view.lua shown_waiter: or 0 → or 9e15",
     // No fence and no ticket is 0 or 1: they count microseconds.
     "fence.lua last_fence: 0 → 1",
     "queue.lua enqueue: 0 → 1",
@@ -54,13 +56,21 @@ const SURVIVORS: &[&str] = &[
     "reconcile.lua become_idle: 0 → 1",
     "requests/acquire.lua: 0 → 1",
     "requests/propose.lua: 0 → 1",
-    // Both are before any time, and shorter than any heartbeat.
+    // Both are before any time, or neither is a time that has passed; no heartbeat is so short.
     "asking.lua hold_again: 0 → 1",
     "member.lua proposed: 0 → 1",
-    // Either way, it is 0.
+    "requests/renew.lua: 0 → 1",
+    "tombstones.lua why_not_held: 0 → 1",
+    "tombstones.lua why_not_held: or 0 → or 9e15",
+    // Either way, it is 0, or the bits that count are.
     "fence.lua last_fence: > → >=",
-    // Any text means yes.
+    "slots.lua is_taken: or 0 → or 9e15",
+    "slots.lua take_slot: 0 → 1",
+    // Any text means yes, and any negative number that the time is unknown.
     "member.lua proposed: 1 → 2",
+    "tombstones.lua why_not_held: 1 → 2",
+    "tombstones.lua why_not_held: 1 → 2",
+    "view.lua view: 1 → 2",
     // Nobody reads it, or only the first one of it.
     "admission.lua admit: 0 → 1",
     "history.lua least_useful: 0 → 1",
@@ -73,10 +83,15 @@ const SURVIVORS: &[&str] = &[
     "holds.lua extend: + → -",
     "lock.lua: 1 → 2",
     "reconcile.lua reconcile: < → <=",
+    "requests/revoke.lua: > → >=",
+    "slots.lua taken_slots: > → >=",
+    "tombstones.lua add_tombstone: < → <=",
+    "transaction.lua state_expiry: 0 → 1",
     // The server denied the command, and denies it again.
     "history.lua last_entries: 1 → 2",
     "history.lua last_entries: and → or",
     "queue.lua wake: or → and",
+    "tombstones.lua add_tombstone: 0 → 1",
     // Without the fast path, the rest of the script does the same.
     "closing.lua close: 1 → 2",
     "requests/acquire.lua: 0 → 1",
@@ -87,11 +102,22 @@ const SURVIVORS: &[&str] = &[
     "holds.lua settle_mode: > → >=",
     "queue.lua wake_first: - → +",
     "queue.lua wake_first: 1 → 2",
-    // The histories are too short for it: so many holds expired at once, or details that belong to
-    // no hold and no waiter.
+    "requests/revoke.lua: - → +",
+    "requests/revoke.lua: 1 → 2",
+    // The histories lack it: so many slots, tombstones or holds that expire at once, details of no
+    // hold and no waiter, keys of another type, or another tool's tokens.
     "history.lua expired_entries: + → -",
     "history.lua expired_entries: 1 → 2",
     "requests/remove.lua: and → or",
+    "slots.lua set_slot: 1 → 2",
+    "slots.lua set_slot: 1 → 2",
+    "tombstones.lua add_tombstone: 0 → 1",
+    "tombstones.lua add_tombstone: > → >=",
+    "transaction.lua is_wrong_type: 1 → 2",
+    "view.lua is_of_rlock: 0 → 1",
+    "view.lua is_of_rlock: == → ~=",
+    "view.lua is_of_rlock: == → ~=",
+    "view.lua view: or → and",
 ];
 
 struct Mutant {
