@@ -83,14 +83,13 @@ local function drop_hold(token)
   redis.call('ZREM', HOLDS, token)
   free_slot(token)
   lock.count = lock.count - 1
-  if lock.foreign then return delete_details(token) end
-  if lock.count > 0 then
-    delete_details(token)
-    settle_mode()
-    set_guard_to_latest()
-  else
+  if lock.count == 0 then
     lock.live = false
-    redis.call('DEL', GUARD)
-    delete_details(token, 'guard', 'mode', 'slots')
+    if not lock.foreign then redis.call('DEL', GUARD) end
+    return delete_details(token, 'guard', 'mode', 'slots')
   end
+  delete_details(token)
+  if lock.foreign then return end
+  settle_mode()
+  set_guard_to_latest()
 end

@@ -44,6 +44,11 @@ local function reconcile()
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + LONGEST), '+inf', 'LIMIT', 0, BATCH)) do
     redis.call('ZADD', HOLDS, int(now + (tonumber(details_of(token).ttl) or 0)), token)
   end
+  -- No hold is left, but none has ended: their key was deleted. This is a loss of data like any other.
+  if lock.written and is_free() then
+    redis.call('HDEL', STATE, 'generation')
+    lock.generation = nil
+  end
   if lock.deleted then
     write_nothing()
     revoke_up_to(last_fence(), 'deleted', '')

@@ -60,13 +60,11 @@ impl Transaction<'_> {
     pub(super) fn drop_hold(&mut self, token: &str) {
         let foreign = self.foreign();
         self.lock.holds.retain(|hold| hold.token != token);
-        if foreign {
-            return;
-        }
         if self.lock.holds.is_empty() {
             self.live = false;
-            (self.lock.guard, self.lock.written, self.lock.mode) = (None, None, None);
-        } else {
+            (self.lock.written, self.lock.mode) = (None, None);
+            self.lock.guard.take_if(|_| !foreign);
+        } else if !foreign {
             self.settle_mode();
             self.set_guard_to_latest();
         }

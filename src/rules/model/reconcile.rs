@@ -36,6 +36,11 @@ impl Transaction<'_> {
         for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= latest) {
             hold.deadline = self.now + hold.ttl;
         }
+        // No hold is left, but none has ended: their key was deleted. This is a loss of data like
+        // any other.
+        if self.lock.written.is_some() && self.lock.holds.is_empty() && !self.foreign() {
+            self.lock.generation.clear();
+        }
         if self.deleted {
             self.revoke_up_to(self.lock.fence, Ending::Deleted, Operator::default());
             self.set_guard_to_latest();

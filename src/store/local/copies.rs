@@ -183,7 +183,7 @@ mod tests {
                 for written in parts.iter().map(|part| part.index(copy.len())).chain(pages) {
                     let torn = overwritten(&file, &copy, slot, written);
                     prop_assert_eq!(&content_of(&torn), old, "{} bytes", written);
-                    // A writer that follows puts the state in the same paths.
+                    // A writer that follows puts the state in the same place.
                     prop_assert_eq!(newest(&torn).unwrap().1, slot);
                 }
                 file = overwritten(&file, &copy, slot, copy.len());

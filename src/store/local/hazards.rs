@@ -1,4 +1,4 @@
-//! What makes a directory a bad paths for locks.
+//! What makes a directory a bad place for locks.
 
 use std::fs::canonicalize;
 

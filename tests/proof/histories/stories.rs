@@ -327,6 +327,17 @@ a lock that was closed gets a new generation
     d renews
     c waits = Granted
 
+a waiter closes a lock whose holds were deleted together with the guard
+    a waits
+    b waits = Queued 1
+    remember
+    lose holds
+    delete
+    b waits reminds = Queued 1
+    lock = Revoked closed then b
+    pass 20001
+    b waits reminds = Granted
+
 a closed lock opens when the last of its holders has released it
     a waits shared
     b waits shared
@@ -484,6 +495,7 @@ fn steps(words: &[&'static str]) -> Vec<Step> {
     let late = |step| Step::Late(Box::new(step));
     vec![match *words {
         ["late", ref rest @ ..] => return steps(rest).into_iter().map(late).collect(),
+        ["delete"] => Step::Delete,
         ["forget"] => Step::Forget,
         ["lose", side_key] => Step::Lose(side_key),
         ["overwrite", client, until] => Step::Overwrite(client.as_bytes()[0] - b'a', number(until)),
