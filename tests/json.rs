@@ -102,7 +102,7 @@ fn is_as_on_the_page(subcommand: &str, outputs: &[Output]) {
         let is_found = |other: &String| other == path || other.starts_with(&format!("{path}."));
         assert!(found.keys().any(is_found), "{subcommand} does not print {path}: {found:#?}");
     }
-    let listed = page["status"].replace("Without it, locks has all of them.", "");
+    let listed = page["status"].replace("Absent if locks is complete.", "");
     let listed = listed.replace("On failure, even if only some locks are missing:", "");
     let listed =
         listed.replace("On failure:", "").replace(" or ", " ").replace(['.', ',', ':'], " ");

@@ -128,7 +128,8 @@ fn run_locked(
         store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
     let completion = completion?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
-    // not continue with its next line. Only a failure of the command takes precedence.
+    // not continue with its next line. A failure of the command takes precedence, and one that ended the
+    // attempts to release the lock was used up by that.
     let late = completion.late.or_else(|| {
         let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))

@@ -44,7 +44,7 @@ pub struct LockDocument<'a> {
 pub(crate) struct HolderDocument<'a> {
     id: &'a str,
     state: HoldState,
-    owner: String,
+    owner: Option<String>,
     #[serde(flatten)]
     client: &'a ClientInfo,
     fence: Fence,
@@ -140,7 +140,7 @@ impl<'a> HolderDocument<'a> {
         Self {
             id: &holder.id,
             state: holder.state,
-            owner: holder.owner.as_ref().map(Owner::shown).unwrap_or_default(),
+            owner: holder.owner.as_ref().map(Owner::shown),
             client: &holder.client,
             fence: holder.fence,
             acquired_at: rfc3339(holder.acquired),

@@ -181,13 +181,13 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     (
         "locks[].holders[].id",
         "First 8 characters of the token. closed: the server lost its data, and closed the lock \
-         until earlier holds have ended.",
+         until earlier holds have ended; this hold has no client.",
     ),
     ("locks[].holders[].state", "held, revoked or cooling, as for the lock."),
     (
         "locks[].holders[].owner",
         "Owner, for --reentrant: in full if --owner or RLOCK_OWNER set it, otherwise its first 8 \
-         characters.",
+         characters. Null if unknown.",
     ),
     (
         "locks[].holders[].host, .user, .pid, .command, .label",
