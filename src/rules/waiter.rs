@@ -19,8 +19,8 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How long after its limit a waiter still asks for the lock and for its present state. On a slower
-/// link it only withdraws, with the last view.
-pub(crate) const LAST_QUESTIONS: Duration = Duration::from_millis(100);
+/// link it only withdraws, with the last view. Redis 8 ends a sleep up to 100 ms late.
+pub(crate) const LAST_QUESTIONS: Duration = Duration::from_millis(250);
 
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
 /// a proxy before it, does not let the waiter sleep.
