@@ -102,21 +102,23 @@ fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
 }
 
 #[test]
-fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
+fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() -> Result<(), String> {
     let mut waiter = waiter(Some(100));
     let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
     assert_eq!(step, WaitStep::Sleep { at_most: Duration::from_millis(60), seen: None });
     assert_eq!(waiter.on(WaitEvent::Woken(Ok(())), None, at(100)).1, ask());
     let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
-    // The assertion of this test: any other step fails it.
-    // The limit has passed, and the server has answered.
-    let WaitStep::Withdraw(end @ WaitEnd::TimedOut(_)) = step else { panic!("{step:?}") };
+    let WaitStep::Withdraw(end @ WaitEnd::TimedOut(_)) = step else {
+        return Err(format!("{step:?}"));
+    };
     let (_, step) = waiter.on(WaitEvent::Withdrawn(end.clone(), Ok(())), None, at(102));
     assert_eq!(step, WaitStep::End(end));
+    Ok(())
 }
 
 #[test]
-fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last() {
+fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
+-> Result<(), String> {
     let holder = |id: &str, kind, state| Holder {
         id: id.into(),
         client: ClientInfo { kind, ..ClientInfo::default() },
@@ -150,14 +152,14 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         let mut waiter = waiter(None);
         waiter.on(answered(0, Ok(queued)), None, at(1_000));
         let (_, step) = waiter.on(WaitEvent::Woken(Ok(())), None, at(4_000));
-        // A waiter that was woken asks; any other step fails the test.
-        // A waiter that was woken asks, and it has seen a holder.
-        let WaitStep::Ask { seen, .. } = step else { panic!("{step:?}") };
-        let seen = seen.unwrap();
+        let WaitStep::Ask { seen: Some(seen), .. } = step else {
+            return Err(format!("{step:?}"));
+        };
         assert_eq!(format!("{:?} {}", seen.left, seen.ids.join(" ")), told);
     }
     assert_eq!(heartbeat(Duration::from_secs(6)), Duration::from_secs(2));
     assert_eq!(heartbeat(Duration::from_secs(60)), Duration::from_secs(10));
+    Ok(())
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) struct Attempt {
     noted_young: bool,
 }
 
-/// A member's reply, the round of the order that it replies to, and the run of its server.
+/// A member's reply, the round of the request that it replies to, and the run of its server.
 type TaggedReply = (u64, MemberAnswer, Option<Run>);
 
 impl Attempt {
@@ -127,8 +127,8 @@ impl Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<AttemptEnd, Failure> {
         loop {
-            for order in outgoing {
-                send(&self.members[order.member], order, request, &attempt.reply_sender);
+            for sent in outgoing {
+                send(&self.members[sent.member], sent, request, &attempt.reply_sender);
             }
             let until = match step {
                 AttemptStep::Wait(until) => until,
@@ -228,11 +228,11 @@ impl Quorum {
 
 fn send(
     member: &Member,
-    order: Outgoing,
+    sent: Outgoing,
     request: &Request,
     replies: &Sender<MemberReply<TaggedReply>>,
 ) {
-    let Outgoing { member: number, round, what } = order;
+    let Outgoing { member: number, round, what } = sent;
     let request = request.clone();
     // Numbered in the order of the decisions, whenever the members carry them out: two members may
     // be the same server.

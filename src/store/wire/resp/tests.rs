@@ -9,8 +9,7 @@ fn heard(mut bytes: &[u8], size: u64) -> (usize, bool) {
     loop {
         match reader.reply(&mut rest) {
             Ok(Some(_)) => replies += 1,
-            // Reading from memory does not fail.
-            Ok(None) if reader.read_from(&mut (&mut bytes).take(size)).unwrap() == 0 => {
+            Ok(None) if matches!(reader.read_from(&mut (&mut bytes).take(size)), Ok(0)) => {
                 return (replies, false);
             }
             Ok(None) => {}

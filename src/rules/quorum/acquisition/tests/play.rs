@@ -24,6 +24,7 @@ impl Play {
 
     pub(super) fn begin_in(mode: Mode, waits: bool, since: impl Into<Vec<u64>>) -> Self {
         let since = since.into();
+        // A letter is a valid name, whatever the test.
         let name: Name = "L".parse().expect("it is a valid name");
         let key = Key::new(&Prefix::default(), &name);
         let request = Request {
@@ -39,19 +40,20 @@ impl Play {
 
     /// The parts that the members are asked for.
     pub(super) fn asked(&self) -> Vec<(usize, QuorumOp)> {
-        let part = |order: &Outgoing| match order.what {
-            MemberRequest::Ask(part) => Some((order.member, part)),
+        let part = |sent: &Outgoing| match sent.what {
+            MemberRequest::Ask(part) => Some((sent.member, part)),
             MemberRequest::Listen(_) => None,
         };
         self.outgoing.iter().filter_map(part).collect()
     }
 
     pub(super) fn reply(&mut self, member: usize, reply: MemberAnswer) {
-        let index = self.outgoing.iter().position(|order| order.member == member);
-        let order = self.outgoing.remove(index.expect("the member was asked"));
+        let index = self.outgoing.iter().position(|sent| sent.member == member);
+        assert!(index.is_some(), "member {member} was not asked");
+        let sent = self.outgoing.remove(index.unwrap_or_default());
         let since = Instant::at_millis(self.since[member]);
         let run = Run { id: member.to_string(), since };
-        let last_reply = self.acquisition.replied(member, order.round, reply, Some(run), self.now);
+        let last_reply = self.acquisition.replied(member, sent.round, reply, Some(run), self.now);
         self.outgoing.extend(last_reply.0);
         self.step = last_reply.1;
     }
@@ -70,7 +72,7 @@ impl Play {
     /// Each member that is asked for a place answers, twice.
     pub(super) fn all_reply(&mut self, reply: impl Fn(usize) -> MemberAnswer) {
         for member in (0..self.since.len()).chain(0..self.since.len()) {
-            let is_asked = self.outgoing.iter().any(|order| order.member == member);
+            let is_asked = self.outgoing.iter().any(|sent| sent.member == member);
             if is_asked && self.waits() && !self.commits() {
                 self.reply(member, reply(member));
             }
@@ -120,7 +122,7 @@ pub(super) fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> Membe
 }
 
 pub(super) fn slots(number: u32) -> Mode {
-    Mode::Slots(Slot::new(number).expect("no test asks for 0 slots"))
+    Mode::Slots(Slot::new(number).unwrap_or(Slot::MIN))
 }
 
 pub(super) fn nomination(fence: u64, position: u64, taken: &[u32]) -> Nomination {
