@@ -126,8 +126,7 @@ fn failed(peer: &Address, error: io::Error) -> Failure {
 }
 
 fn begin(address: &SockAddr, greeting: Option<&Greeting>) -> io::Result<Stream> {
-    let socket = Socket::new(address.domain(), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
+    let socket = Socket::new(address.domain(), Type::STREAM.nonblocking(), None)?;
     if !address.is_unix() {
         detect_dead_peer(&socket)?;
     }
