@@ -32,8 +32,16 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
          `rlock` terminates by the same signal, which a shell shows as 128+n",
     ),
     ("0", &["acquire", "renew", "release", "inspect"], "success"),
-    ("0", &["inspect"], "`--attention` or `--servers` found nothing, otherwise NAME is not free"),
-    ("1", &["inspect"], "`--attention` or `--servers` found something, otherwise NAME is free"),
+    (
+        "0",
+        &["inspect"],
+        "`--attention` or `--servers` found nothing or, without them, NAME is not free",
+    ),
+    (
+        "1",
+        &["inspect"],
+        "`--attention` or `--servers` found something or, without them, NAME is free",
+    ),
     ("64", ALL, "usage error"),
     (
         "69",
@@ -44,8 +52,8 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
     (
         "69",
         &["inspect"],
-        "incomplete result: some locks cannot be shown, or the replica has lost its master; with \
-         `--servers`, only if no server answers: missing permissions, a wrong password or a \
+        "incomplete result: some locks cannot be shown, or a replica has lost its master; with \
+         `--servers`, only if no server answers, because missing permissions, a wrong password or a \
          replica are findings",
     ),
     ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
@@ -59,8 +67,8 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         "78",
         ALL,
         "configuration error: no URL, bad URL, wrong password, missing permissions, TLS failure, a \
-         replica instead of a master, one node instead of a cluster, the same server twice, a \
-         missing directory, a damaged lock file, a fencing token ahead of the clock",
+         replica instead of a master (`inspect` accepts one), one node instead of a cluster, the same \
+         server twice, a missing directory, a damaged lock file, a fencing token ahead of the clock",
     ),
     (
         "79",

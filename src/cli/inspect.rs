@@ -35,7 +35,7 @@ pub struct InspectArgs {
     ///
     /// A lock of another tool has no known age, so it is left out. With --attention, locks that have
     /// been held for longer than DURATION are listed in addition to those that need attention for
-    /// another reason. To check a single lock, NAME, add --attention.
+    /// another reason. To check only the lock NAME, add --attention.
     #[arg(long, value_name = "DURATION")]
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER

@@ -197,7 +197,7 @@ pub struct LockArgs {
     ///
     /// With --wait, rlock also waits if, at the start, no server can be reached, or those that
     /// answer cannot serve locks yet: they are loading, out of memory, or too few for a quorum.
-    /// Without --wait, or with --on-unreachable run, it does not wait then.
+    /// Without --wait, or with --on-unreachable run, it does not.
     ///
     /// Once rlock is in the queue, it waits through outages in any case, until DURATION has passed.
     /// The same applies while the servers of a quorum have restarted too recently to vote.

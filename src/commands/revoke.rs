@@ -201,8 +201,8 @@ fn still_held(holder: &Holder, now: ServerTime, options: &ReleaseArgs) -> String
     let (client, end) = (&holder.client, show(holder.deadline.since(now)));
     let wait = match client.kind {
         HoldKind::Acquire => format!(
-            "nothing tells {client}, because it used acquire; waiting up to {end} for its lease to \
-             expire"
+            "nothing notifies {client}, because it used acquire; waiting up to {end} for its lease \
+             to expire"
         ),
         HoldKind::Exec | HoldKind::WhilePid => {
             format!("waiting up to {end} for {client} to release the lock")

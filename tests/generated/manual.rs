@@ -180,8 +180,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     ),
     (
         "locks[].holders[].id",
-        "First 8 characters of the token. closed: the server lost its data, and closed the lock \
-         until earlier holds have ended; this hold has no client.",
+        "First 8 characters of the token; or the word closed if the server, having lost its data, \
+         keeps the lock closed until earlier holds have ended. This hold has no client.",
     ),
     ("locks[].holders[].state", "held, revoked or cooling, as for the lock."),
     (
@@ -274,8 +274,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
 pub(crate) const DIAGNOSTICS: &[&str] = &[
     "last fencing token is DURATION ahead of the server's clock: the clock of the server is wrong now, or it \
      was wrong when the token was issued. Correct the clock. If it is right, and no process holds or \
-     waits for the lock, delete its keys on each server: PREFIX and NAME, and the same in braces \
-     followed by ?1state, ?1holds and ?1queue. Fencing tokens then restart from the server's clock, so \
+     waits for the lock, on each server, delete KEY (PREFIX plus NAME), {KEY}?1state, {KEY}?1holds \
+     and {KEY}?1queue. Fencing tokens then restart from the server's clock, so \
      also reset the one that your resource remembers.",
 ];
 

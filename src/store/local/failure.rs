@@ -34,7 +34,8 @@ pub(super) fn of(path: &Path, error: &io::Error) -> Failure {
         Some(Errno::ENFILE) => Failure::unavailable(problem, "raise fs.file-max"),
         Some(Errno::EACCES | Errno::EPERM) => Failure::misconfigured(
             problem,
-            "use its owner, or share the directory: chgrp -R GROUP, chmod -R g+rwX and chmod 2770 on it",
+            "run rlock as its owner, or share the directory: chgrp -R GROUP, chmod -R g+rwX and \
+             chmod 2770 on it",
         ),
         Some(Errno::EROFS | Errno::ENOTDIR) => Failure::misconfigured(problem, NAME_ANOTHER),
         _ if error.kind() == io::ErrorKind::StorageFull => {
