@@ -48,7 +48,10 @@ fn a_watch_ends_at_ctrl_c_even_if_the_terminal_takes_no_more_of_a_frame() {
     watch.stdout(terminal.try_clone().unwrap()).env("RLOCK_PREFIX", "p".repeat(200));
     let mut watch = Process::start(&mut watch);
     let asked = || [PollFd::new(terminal.as_fd(), PollFlags::POLLOUT)];
-    until("the terminal is full", || poll(&mut asked(), 0u8) == Ok(0));
+    fcntl(&terminal, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    // The last byte, if it is too small for the end of a line.
+    let fill = || (&terminal).write(b"x").is_err();
+    until("the terminal is full", || fill() && poll(&mut asked(), 0u8) == Ok(0));
     support::send_signal(watch.id(), "INT");
     assert_eq!(watch.wait().unwrap().signal(), Some(libc::SIGINT));
 }
