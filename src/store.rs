@@ -10,6 +10,7 @@ pub mod location;
 mod open;
 pub mod quorum;
 pub mod server;
+mod shortage;
 pub(crate) mod survey;
 pub mod wire;
 

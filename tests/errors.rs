@@ -764,6 +764,22 @@ fn a_system_without_descriptors_leaves_no_lock_behind() {
 }
 
 #[test]
+fn a_system_without_descriptors_is_not_a_server_that_is_unreachable() {
+    let server = Server::on_tcp(&[]);
+    let held = holder(&server, &[], "L");
+    for host in ["127.0.0.1", "localhost"] {
+        for limit in 3..=12 {
+            let url = format!("redis://{host}:{}", server.port());
+            let exec = format!("exec --url {url} -n --on-unreachable run L echo RUNS");
+            let output = server.bash(&format!("ulimit -n {limit}; exec $rlock {exec}"));
+            assert!([127, 70, 69, 75].contains(&output.code()), "{host} {limit}: {output:?}");
+            output.prints("");
+        }
+    }
+    held.finish();
+}
+
+#[test]
 fn a_list_survives_one_lost_connection() {
     let server = Server::on_tcp(&[]);
     acquire(&server, &[], "L");

@@ -11,7 +11,8 @@ pub enum Failure {
     /// sentinels or other nodes of the cluster answered, or the server itself did before.
     Unreachable { fault: UserMessage, delivery: Delivery, others_answer: bool },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
-    /// script, or too recently started to vote. Or too few servers of a quorum can.
+    /// script, or too recently started to vote. Or too few servers of a quorum can, or this host
+    /// lacks something that is needed to ask.
     Unavailable(UserMessage),
     /// The server is not the one that has the locks: it is a replica. It has never served this run.
     NotHere(UserMessage),

@@ -41,7 +41,7 @@ use member_store::MemberStore;
 use super::Interrupt;
 use super::blocking::received;
 use super::wire::Address;
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, plain};
 use crate::rules::quorum::{Held, Votes, grace_until, majority};
 use crate::rules::servers::Run;
 use crate::rules::{Failure, Instant, Request, Token, UserMessage};
@@ -88,7 +88,8 @@ impl Quorum {
         min_replicas: u32,
     ) -> Result<Self, String> {
         require_distinct(servers, io_timeout / 4)?;
-        let idle = Wakeup::new().map_err(|error| format!("cannot query the servers: {error}"))?;
+        let idle = Wakeup::new()
+            .map_err(|error| format!("cannot query the servers: {}", plain(&error)))?;
         let start = |server| Member::start(server, io_timeout, min_replicas, &idle);
         Ok(Self {
             members: servers.iter().map(start).collect::<Result<_, _>>()?,
@@ -221,5 +222,5 @@ impl Quorum {
 }
 
 fn cannot_query(error: io::Error) -> Failure {
-    Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {error}")))
+    Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {}", plain(&error))))
 }

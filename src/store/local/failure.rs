@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use crate::report::plain;
 use crate::rules::{Failure, UserMessage};
+use crate::store::shortage;
 
 /// The remedy for a directory that cannot be written.
 pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIRECTORY";
@@ -25,13 +26,14 @@ pub(super) fn without_boot_id(error: &io::Error) -> Failure {
 /// must change something first.
 pub(super) fn of(path: &Path, error: &io::Error) -> Failure {
     let problem = format!("{}: {}", path.display(), plain(error));
+    if let Some(remedy) = shortage::remedy(error) {
+        return Failure::unavailable(problem, remedy);
+    }
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EFBIG) => Failure::unavailable(problem, "raise ulimit -f"),
         Some(Errno::ENOSPC) => Failure::unavailable(problem, "free space on its file system"),
         Some(Errno::EDQUOT) => Failure::unavailable(problem, "raise the quota of its owner"),
         Some(Errno::EIO) => Failure::unavailable(problem, "check the disk"),
-        Some(Errno::EMFILE) => Failure::unavailable(problem, "raise ulimit -n"),
-        Some(Errno::ENFILE) => Failure::unavailable(problem, "raise fs.file-max"),
         Some(Errno::EACCES | Errno::EPERM) => Failure::misconfigured(
             problem,
             "run rlock as its owner, or share the directory: chgrp -R GROUP, chmod -R g+rwX and \

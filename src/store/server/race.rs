@@ -3,9 +3,10 @@
 use std::io;
 
 use super::node::Node;
-use crate::report::{Diagnostic, plain};
+use crate::report::Diagnostic;
 use crate::rules::{Delivery, Failure, UserMessage, show};
 use crate::store::blocking::received;
+use crate::store::shortage;
 use crate::store::wire::Limit;
 use crate::system::channel::channel;
 use crate::system::thread;
@@ -23,10 +24,7 @@ pub(super) fn first<T: Send + 'static>(
     diagnostics: &mut Vec<Diagnostic>,
     limit: Limit<'_>,
 ) -> Result<(usize, Node, T), Vec<Failure>> {
-    let cannot = |error: io::Error| {
-        let what = format!("cannot start a thread: {}", plain(&error));
-        vec![Failure::Unavailable(UserMessage::new(what))]
-    };
+    let cannot = |error: io::Error| vec![shortage::failure(&error)];
     let (sender, answers) = channel().map_err(cannot)?;
     let mut missing = nodes.len();
     for (index, mut node) in nodes {

@@ -12,8 +12,10 @@ use super::endpoint::Endpoint;
 use super::limit::Limit;
 use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage};
+use crate::store::shortage;
 use crate::system::poll::Want;
 use crate::system::thread;
+use crate::system::wakeup::Wakeup;
 
 /// How long a lookup is good for. Most runs are shorter, and need only one.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -23,8 +25,12 @@ pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
     Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
 }
 
+/// Why no connection was possible: the server does not answer, or this host lacks something.
 pub(super) fn unreachable(error: io::Error) -> Failure {
-    unconnected(plain(&error), "check that the server is running")
+    match shortage::remedy(&error) {
+        Some(_) => shortage::failure(&error),
+        None => unconnected(plain(&error), "check that the server is running"),
+    }
 }
 
 /// What is known about the addresses of an endpoint. Clones share it.
@@ -53,11 +59,14 @@ impl Route {
             return Ok(self.keep(look_up(endpoint).map_err(unreachable)?));
         }
         let of = endpoint.clone();
-        let resolving = thread::call("resolver", move || look_up(&of)).map_err(unreachable)?;
+        let resolving = thread::call("resolver", move || look_up(&of));
+        let resolving = resolving.map_err(|error| shortage::failure(&error))?;
         limit.ready([(resolving.as_fd(), Want::Read)], false)?;
         match resolving.next() {
             Some(Ok(found)) => Ok(self.keep(found)),
             Some(Err(error)) => {
+                // The system's resolver does not say if it lacked descriptors.
+                Wakeup::new().map_err(|error| shortage::failure(&error))?;
                 // The standard library puts this before what the system says.
                 let why = plain(&error).replace("failed to lookup address information: ", "");
                 let what = format!("host name not resolved: {}", why.to_lowercase());
