@@ -233,9 +233,9 @@ fn what_inspect_prints_is_on_its_page_with_a_list_of_locks_even_on_failure() {
     // Some locks cannot be shown.
     acquire(&server, &[], "bad");
     server.spoil("bad");
-    let partial = server.run("inspect --json").exits(0);
+    let partial = server.run("inspect --json").exits(78);
     let document = partial.json();
-    assert_eq!((&document["status"], &document["exit"]), (&"config".into(), &0.into()));
+    assert_eq!((&document["status"], &document["exit"]), (&"config".into(), &78.into()));
     assert!(document["message"].as_str().unwrap().starts_with("bad: "), "{document}");
     assert_eq!(document["locks"].as_array().unwrap().len(), 4, "{document}");
     outputs.push(partial);

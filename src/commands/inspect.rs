@@ -108,12 +108,13 @@ impl Inspection<'_> {
 
     fn exit(&self, found: &Found) -> Exit {
         let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
-        Exit::Status(match self.selection.attention {
+        Exit::Status(match (self.selection.attention, &found.missing) {
             _ if !found.complete => exit::UNREACHABLE,
-            true if found.is_empty() => exit::OK,
-            true => exit::ATTENTION,
-            false if free && self.one.is_some() => exit::FREE,
-            false => exit::OK,
+            (true, _) if found.is_empty() => exit::OK,
+            (true, _) => exit::ATTENTION,
+            (false, Some(error)) => return error.exit(),
+            (false, None) if free && self.one.is_some() => exit::FREE,
+            (false, None) => exit::OK,
         })
     }
 
@@ -172,8 +173,8 @@ impl Inspection<'_> {
         Ok(found)
     }
 
-    /// Returns the locks that could be read, and warns about the others. Fails if none could be
-    /// read.
+    /// Returns the locks that could be read, and warns about the others. Fails if no server could
+    /// list any.
     fn readable(&self, listing: Listing) -> Result<Found, Error> {
         let complete = listing.failures.is_empty();
         let mut locks = Vec::with_capacity(listing.locks.len());
@@ -184,8 +185,9 @@ impl Inspection<'_> {
                 Err(failure) => unreadable.push((format!("{name}: "), failure)),
             }
         }
+        let is_empty = locks.is_empty() && unreadable.is_empty();
         unreadable.extend(listing.failures.into_iter().map(|failure| (String::new(), failure)));
-        if locks.is_empty() && !unreadable.is_empty() {
+        if is_empty && !complete {
             return Err(unreadable.swap_remove(0).1.into());
         }
         for (prefix, failure) in &unreadable {
