@@ -377,16 +377,16 @@ fn what_inspect_cannot_see_is_an_error_and_not_a_list_without_locks() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_read_needs_attention_and_does_not_hide_the_others() {
+fn a_lock_that_cannot_be_read_decides_the_status_and_does_not_hide_the_others() {
     let server = Server::start();
     acquire(&server, &[], "bad");
     server.spoil("bad");
     // The status does not depend on the other locks.
     for shown in ["", "good"] {
-        for (line, code) in [("", 78), ("--names", 78), ("--json", 78), ("--attention", 1)] {
-            let output = server.run(&format!("inspect {line}")).exits(code).says("rlock: bad: ");
+        for options in ["", "--names", "--json", "--attention"] {
+            let output = server.run(&format!("inspect {options}")).exits(78).says("rlock: bad: ");
             assert_eq!(output.err().lines().count(), 1, "{output:?}");
-            let wanted = if line == "--attention" { "" } else { shown };
+            let wanted = if options == "--attention" { "" } else { shown };
             assert!(output.out().contains(wanted), "{output:?}");
         }
         if shown.is_empty() {
@@ -616,7 +616,7 @@ support::also_on_local! {
     a_hold_tells_how_long_it_waited_for_its_grant,
     a_list_is_in_the_order_asked_for_and_only_under_the_prefix,
     a_list_without_locks_says_where_it_looked,
-    a_lock_that_cannot_be_read_needs_attention_and_does_not_hide_the_others,
+    a_lock_that_cannot_be_read_decides_the_status_and_does_not_hide_the_others,
     a_generated_owner_is_truncated_and_cannot_be_used_to_reenter,
     inspect_shows_the_holder_and_the_queue_and_changes_nothing,
     inspecting_a_free_lock_exits_with_1_and_prints_one_object,

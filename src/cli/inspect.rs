@@ -26,9 +26,9 @@ pub struct InspectArgs {
     /// List only locks that need attention; exit 1 if there are any
     ///
     /// Use this as a monitoring check. A lock needs attention if its holder may be dead or
-    /// suspended, if it was revoked but not released, if it cannot be read, or if another tool holds
-    /// it without an expiry. If no lock needs attention, inspect prints nothing and exits with
-    /// status 0. If it cannot see all locks, it says why and exits with status 69 or 78.
+    /// suspended, if it was revoked but not released, or if another tool holds it without an expiry.
+    /// If no lock needs attention, inspect prints nothing and exits with status 0. If it cannot see
+    /// or read all locks, it says why and exits with status 69 or 78, whatever it found.
     #[arg(long)]
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION

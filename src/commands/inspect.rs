@@ -73,8 +73,6 @@ struct Found {
     hazards: Vec<String>,
     /// Why some locks are missing, if any.
     missing: Option<Error>,
-    /// Whether all servers listed their locks.
-    complete: bool,
 }
 
 /// Text for people in two parts. A small screen keeps the second one.
@@ -108,13 +106,12 @@ impl Inspection<'_> {
 
     fn exit(&self, found: &Found) -> Exit {
         let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
-        Exit::Status(match (self.selection.attention, &found.missing) {
-            _ if !found.complete => exit::UNREACHABLE,
-            (true, _) if found.is_empty() => exit::OK,
-            (true, _) => exit::ATTENTION,
-            (false, Some(error)) => return error.exit(),
-            (false, None) if free && self.one.is_some() => exit::FREE,
-            (false, None) => exit::OK,
+        Exit::Status(match (&found.missing, self.selection.attention) {
+            (Some(error), _) => return error.exit(),
+            (None, true) if found.locks.is_empty() => exit::OK,
+            (None, true) => exit::ATTENTION,
+            (None, false) if free && self.one.is_some() => exit::FREE,
+            (None, false) => exit::OK,
         })
     }
 
@@ -173,30 +170,25 @@ impl Inspection<'_> {
         Ok(found)
     }
 
-    /// Returns the locks that could be read, and warns about the others. Fails if no server could
-    /// list any.
+    /// Returns the locks that could be read, and warns about the others. Fails if none could be
+    /// read.
     fn readable(&self, listing: Listing) -> Result<Found, Error> {
-        let complete = listing.failures.is_empty();
         let mut locks = Vec::with_capacity(listing.locks.len());
-        let mut unreadable: Vec<(String, Failure)> = Vec::new();
+        let mut missing: Vec<Failure> = Vec::new();
         for (name, view) in listing.locks {
             match view {
                 Ok(view) => locks.push(Inspected::new(name, view, &self.here)),
-                Err(failure) => unreadable.push((format!("{name}: "), failure)),
+                Err(failure) => missing.push(failure.reworded(|what| format!("{name}: {what}"))),
             }
         }
-        let is_empty = locks.is_empty() && unreadable.is_empty();
-        unreadable.extend(listing.failures.into_iter().map(|failure| (String::new(), failure)));
-        if is_empty && !complete {
-            return Err(unreadable.swap_remove(0).1.into());
+        missing.extend(listing.failures);
+        if locks.is_empty() && !missing.is_empty() {
+            return Err(missing.swap_remove(0).into());
         }
-        for (prefix, failure) in &unreadable {
-            self.report.warn(format_args!("{prefix}{failure}"));
-        }
-        let missing = unreadable.into_iter().next();
-        let missing = missing.map(|(prefix, it)| it.reworded(|what| format!("{prefix}{what}")));
+        missing.iter().for_each(|failure| self.report.warn(failure));
+        let missing = missing.into_iter().next();
         let (missing, hazards) = (missing.map(Error::from), Vec::new());
-        Ok(Found { locks: self.selection.of(locks), hazards, missing, complete })
+        Ok(Found { locks: self.selection.of(locks), hazards, missing })
     }
 
     /// What to draw: on a terminal, the time and the server first. Without locks, it says so.
