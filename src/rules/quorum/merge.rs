@@ -259,14 +259,16 @@ mod tests {
             waiters: waiters.chars().map(waiter).collect(),
             history: vec![HistoryEntry { waited, ..HistoryEntry::default() }],
             skipped: skipped(count),
+            is_of_rlock: count == 2,
             ..View::default()
         };
         let waited = Some(Duration::from_secs(1));
         let views =
-            [view("pqxba", 5, waited, 3), view("pqxba", 7, None, 2), view("pqxya", 6, None, 9)];
+            [view("pqxba", 5, waited, 3), view("pqxab", 7, None, 2), view("pqxay", 6, None, 9)];
         let merged = merge(&views, 3, false);
         let order: String = merged.waiters.iter().map(|waiter| waiter.id.as_str()).collect();
-        assert_eq!(order, "pqxba");
+        assert_eq!(order, "pqxab");
+        assert!(merged.is_of_rlock);
         assert_eq!(merged.ttl, Some(Duration::from_secs(7)));
         assert_eq!(merged.skipped.map(|skipped| skipped.count), Some(3));
         assert_eq!(merged.history[0].waited, waited);
