@@ -68,7 +68,8 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         ALL,
         "configuration error: no URL, bad URL, wrong password, missing permissions, TLS failure, a \
          replica instead of a master (`inspect` accepts one), one node instead of a cluster, the same \
-         server twice, a missing directory, a damaged lock file, a fencing token ahead of the clock",
+         server twice, a missing directory, a lock that cannot be read, a fencing token ahead of the \
+         clock",
     ),
     (
         "79",
