@@ -323,6 +323,21 @@ mod tests {
     }
 
     #[test]
+    fn a_finding_says_which_steps_fail_and_how_much_of_a_limit_is_used() {
+        let mut server = Server::new("s", Role::Server);
+        let facts = [("used_memory", "90"), ("maxmemory", "100")];
+        server.facts.extend(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let denied = || Err(UserMessage::new("denied"));
+        let took = Ok(Duration::from_millis(1));
+        server.steps = vec![("acquire", denied()), ("wait", denied()), ("list", took)];
+        let ttl = Ttl::from_millis(30_000);
+        let survey = Survey { servers: vec![server], is_quorum: false, ttl, min_replicas: 0 };
+        let found = findings(&survey);
+        let told: Vec<&str> = found.iter().map(|it| it.message.problem()).collect();
+        assert_eq!(told, ["cannot acquire, wait: denied", "uses 90% of its maxmemory"]);
+    }
+
+    #[test]
     fn the_page_of_promises_names_the_findings_that_break_each_assumption() {
         let page = include_str!("../../../docs/promises.md");
         for assumption in 1..=7 {
