@@ -153,6 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn the_latest_time_is_that_of_the_last_grant_or_of_the_last_end() {
+        let ended = HistoryEntry { at: ServerTime(60), ..HistoryEntry::default() };
+        for (fence, latest) in [(50_000, 60), (70_000, 70)] {
+            let lock = Lock { fence, history: vec![ended.clone()], ..Lock::default() };
+            assert_eq!(lock.latest(), latest);
+        }
+    }
+
+    #[test]
     fn a_lock_with_a_number_that_is_too_large_is_not_plausible() {
         let times: &[fn(&mut Lock, u64)] = &[
             |lock, time| lock.revoked_up_to.at = time,
