@@ -40,8 +40,9 @@ use member_store::MemberStore;
 
 use super::Interrupt;
 use super::blocking::received;
+use super::shortage;
 use super::wire::Address;
-use crate::report::{Diagnostic, plain};
+use crate::report::Diagnostic;
 use crate::rules::quorum::{Held, Votes, grace_until, majority};
 use crate::rules::servers::Run;
 use crate::rules::{Failure, Instant, Request, Token, UserMessage};
@@ -88,8 +89,7 @@ impl Quorum {
         min_replicas: u32,
     ) -> Result<Self, String> {
         require_distinct(servers, io_timeout / 4)?;
-        let idle = Wakeup::new()
-            .map_err(|error| format!("cannot query the servers: {}", plain(&error)))?;
+        let idle = Wakeup::new().map_err(|error| cannot_query(error).to_string())?;
         let start = |server| Member::start(server, io_timeout, min_replicas, &idle);
         Ok(Self {
             members: servers.iter().map(start).collect::<Result<_, _>>()?,
@@ -222,5 +222,5 @@ impl Quorum {
 }
 
 fn cannot_query(error: io::Error) -> Failure {
-    Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {}", plain(&error))))
+    shortage::failure(&error).reworded(|why| format!("cannot query the servers: {why}"))
 }

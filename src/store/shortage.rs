@@ -13,7 +13,7 @@ pub(super) fn failure(error: &io::Error) -> Failure {
     Failure::unavailable(plain(error), remedy)
 }
 
-/// The remedy if the system denied a resource. No server is at fault then, and none may be idle.
+/// The remedy if the system denied a resource. No server is at fault then.
 pub(super) fn remedy(error: &io::Error) -> Option<&'static str> {
     match Errno::from_raw(error.raw_os_error()?) {
         Errno::EMFILE => Some("raise ulimit -n"),

@@ -28,7 +28,7 @@ pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
 /// Why no connection was possible: the server does not answer, or this host lacks something.
 pub(super) fn unreachable(error: io::Error) -> Failure {
     match shortage::remedy(&error) {
-        Some(_) => shortage::failure(&error),
+        Some(remedy) => Failure::unavailable(plain(&error), remedy),
         None => unconnected(plain(&error), "check that the server is running"),
     }
 }
