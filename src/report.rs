@@ -6,19 +6,27 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::libc;
 
 use crate::rules::Instant;
+use crate::system::channel::Receiver;
 use crate::system::poll::{Want, is_ready, ready, write_ready};
 use crate::system::thread;
 use crate::text::{Line, at_most};
 
-/// How long to wait for a message to be written while a command may have to be stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a stderr that blocks, such as a log on a network file system, may keep rlock.
+#[derive(Clone, Copy)]
+pub(crate) enum Patience {
+    Endless,
+    /// While a command runs, which must be stopped or killed at this moment, if that is known.
+    Short(Option<Instant>),
+}
+
+const SHORT: Duration = Duration::from_millis(50);
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,16 +56,17 @@ pub(crate) struct Report {
     started: Instant,
     /// Whether the terminal shows a status line, which a message must erase first.
     erases_line: Arc<AtomicBool>,
-    /// When a command must be stopped or killed. A stderr that blocks, such as a log on a network
-    /// file system, must not keep rlock from that.
-    pub(crate) due: Option<Instant>,
+    pub(crate) patience: Patience,
+    /// The last message, if it has not been written yet.
+    unwritten: Arc<Mutex<Option<Receiver<()>>>>,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
-        let erases_line = Arc::default();
-        Self { subject, verbosity, started: Instant::now(), erases_line, due: None }
+        let (erases_line, unwritten) = (Arc::default(), Arc::default());
+        let (started, patience) = (Instant::now(), Patience::Endless);
+        Self { subject, verbosity, started, erases_line, patience, unwritten }
     }
 
     /// The beginning of every line: the lock and a colon, or nothing.
@@ -133,10 +142,20 @@ impl Report {
         self.carry_out(move || write_line(&io::stderr(), erase, &Line::new(&line)));
     }
 
+    /// While a command runs, this writes on a thread of its own. As long as that blocks, further
+    /// messages are dropped.
     fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
-        let written = self.due.map(|due| (due, thread::call("report", write.clone())));
-        let Some((due, Ok(written))) = written else { return write() };
-        let _ = ready([(written.as_fd(), Want::Read)], Some(due.min(Instant::now() + PATIENCE)));
+        let (Patience::Short(due), Ok(mut unwritten)) = (self.patience, self.unwritten.lock())
+        else {
+            return write();
+        };
+        if unwritten.as_ref().is_some_and(|last| !is_ready(last.as_fd(), Want::Read)) {
+            return;
+        }
+        let Ok(written) = thread::call("report", write.clone()) else { return write() };
+        let until = due.into_iter().fold(Instant::now() + SHORT, Instant::min);
+        let _ = ready([(written.as_fd(), Want::Read)], Some(until));
+        *unwritten = Some(written);
     }
 }
 

@@ -39,7 +39,7 @@ pub use lock::{
 };
 pub(crate) use loss::LockOutcome;
 pub(crate) use policy::{Group, OnUnreachable};
-pub use policy::{LossPolicy, OnLost, SortOrder};
+pub use policy::{LossPolicy, OnLost, OnReleased, SortOrder};
 pub(crate) use reminders::Reminders;
 pub use request::{
     Answer, Asked, Listed, Listing, Release, Removal, Renewal, Repeatable, Request, Revocation,

@@ -67,6 +67,7 @@ impl Policies {
             on_loss: LossPolicy {
                 on_lost: options.on_lost.unwrap_or_default(),
                 kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
+                ..LossPolicy::DEFAULT
             },
             on_unreachable: options.on_unreachable.unwrap_or_default(),
         }

@@ -28,11 +28,12 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
+    ClientInfo, Instant, LockOutcome, LossPolicy, OnReleased, Outcome, ProcessId, Request, Token,
+    UserMessage,
 };
 use crate::supervise::keeper_process::listen;
-use crate::supervise::watched::{Watched, field, has_ended};
-use crate::supervise::{RenewableHold, Upkeep, watch};
+use crate::supervise::watched::{self, Watched, field, has_ended};
+use crate::supervise::{RenewableHold, Upkeep};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Interrupter, Want, Woken, wait};
@@ -173,9 +174,10 @@ pub(super) fn run(
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let Request { key, token, .. } = &request;
     let hold = RenewableHold { key: key.clone(), token: token.clone(), lease: acquired.lease };
-    let upkeep = Upkeep::prepare(hold, LossPolicy::DEFAULT, report)?;
+    let loss_policy = LossPolicy { on_released: OnReleased::Over, ..LossPolicy::DEFAULT };
+    let upkeep = Upkeep::prepare(hold, loss_policy, report)?;
     tell_ready().context("cannot report that the keeper is ready")?;
-    let (store, lock) = watch::run(watched, signals, upkeep, store, report);
+    let (store, lock) = watched::run(watched, store, signals, upkeep, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,

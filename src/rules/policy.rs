@@ -10,16 +10,29 @@ pub enum OnLost {
     Continue,
 }
 
+/// What it means for a running command that the lock was released with its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnReleased {
+    Lost,
+    /// The script has released its own lock, so nothing is left to guard.
+    Over,
+}
+
 /// How rlock ends a command that has lost its lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LossPolicy {
     pub on_lost: OnLost,
     /// Between SIGTERM and SIGKILL. The supervisor caps it at a third of the TTL.
     pub kill_after: Duration,
+    pub on_released: OnReleased,
 }
 
 impl LossPolicy {
-    pub const DEFAULT: Self = Self { on_lost: OnLost::Kill, kill_after: Duration::from_secs(5) };
+    pub const DEFAULT: Self = Self {
+        on_lost: OnLost::Kill,
+        kill_after: Duration::from_secs(5),
+        on_released: OnReleased::Lost,
+    };
 }
 
 /// What happens to a command if no server can be reached before it starts.

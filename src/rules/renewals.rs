@@ -40,7 +40,7 @@ impl Schedule {
             Ok(Renewal::Renewed { .. }) => {
                 let lease = Lease::new(sent, self.ttl);
                 *self = Self::new(lease);
-                Some(Event::Renewed(lease))
+                Some(Event::Renewed(lease, now))
             }
             Ok(Renewal::NotHeld(why)) => {
                 self.next = None;
@@ -77,7 +77,7 @@ mod tests {
         let renewed = Renewal::Renewed { fence, slot, left };
         let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
         let lease = Lease::new(sent, Ttl::from_millis(30_000));
-        assert_eq!(event, Some(Event::Renewed(lease)));
+        assert_eq!(event, Some(Event::Renewed(lease, Instant::at_millis(10_200))));
         assert_eq!(schedule, Schedule::new(lease));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::loss::{Cause, Loss};
-use crate::rules::{Instant, Lease, LossPolicy, OnLost, Reason};
+use crate::rules::{Instant, Lease, LossPolicy, OnLost, OnReleased, Reason};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.
 pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
@@ -21,11 +21,9 @@ pub enum Event {
     /// Only time has passed.
     Tick,
     /// A signal for the command arrived. `reached`: the command has it already.
-    Signal {
-        signal: Signal,
-        reached: bool,
-    },
-    Renewed(Lease),
+    Signal { signal: Signal, reached: bool },
+    /// The renewing thread has read the server's answer at this moment.
+    Renewed(Lease, Instant),
     /// A renewal got no answer. The renewer tries again.
     Unanswered(String),
     /// The server reports that this hold does not exist.
@@ -75,6 +73,7 @@ pub struct Machine {
     pub lease: Lease,
     kill_after: Duration,
     on_lost: OnLost,
+    on_released: OnReleased,
     pub unanswered: Option<String>,
     /// Whether a delay was reported that is not over.
     pub is_late: bool,
@@ -93,16 +92,18 @@ pub enum Phase {
     /// The command was killed, or may continue without its lock. rlock only waits for it.
     Left,
     Over,
+    /// The script has released the lock, and runs on without it.
+    Released,
 }
 
 impl Machine {
     /// Limits the time between SIGTERM and SIGKILL to a third of the TTL, another one than that of
     /// renewals. With more, rlock would have to stop the command before a renewal could succeed.
     pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
-        let LossPolicy { on_lost, kill_after } = loss_policy;
+        let LossPolicy { on_lost, kill_after, on_released } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
         let (unanswered, is_late, phase) = (None, false, Phase::Running);
-        Self { lease, kill_after, on_lost, unanswered, is_late, phase }
+        Self { lease, kill_after, on_lost, on_released, unanswered, is_late, phase }
     }
 
     /// Handles one event. The time comes first, because the lease may have expired while rlock
@@ -110,9 +111,8 @@ impl Machine {
     pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         match &event {
-            // Before the time is checked: a renewal that was sent in time counts, even if this runs
-            // late.
-            Event::Renewed(lease) => {
+            // Before the time is checked: an answer that came in time counts, even if this runs late.
+            Event::Renewed(lease, read_at) if *read_at < self.lease.deadline() => {
                 if std::mem::take(&mut self.is_late) && self.is_running() {
                     actions.push(Action::ReportRecovery(self.lease.age(now)));
                 }
@@ -124,7 +124,7 @@ impl Machine {
         }
         self.check_time(now, &mut actions);
         match event {
-            Event::Tick | Event::Renewed(_) => {}
+            Event::Tick | Event::Renewed(..) => {}
             Event::Unanswered(reason) => {
                 self.unanswered = Some(reason.clone());
                 let is_late = self.is_running() && now >= self.lease.late_at();
@@ -148,6 +148,9 @@ impl Machine {
             }
             // If the lease has expired meanwhile, `check_time` has just killed the command.
             Event::Resumed => actions.push(Action::Continue),
+            Event::NotHeld(why) if why.is_released() && self.on_released == OnReleased::Over => {
+                self.phase = Phase::Released;
+            }
             Event::NotHeld(why) => {
                 // After a revocation the server excludes others until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
@@ -194,8 +197,9 @@ impl Machine {
                 actions.extend([Action::Kill, Action::ReportLoss(loss)]);
                 self.phase = Phase::Left;
             }
+            // In this order, because a script that has ended has no stderr.
             OnLost::Kill => {
-                actions.extend([Action::Terminate, Action::ReportLoss(loss)]);
+                actions.extend([Action::ReportLoss(loss), Action::Terminate]);
                 self.phase = Phase::Stopping { kill_at, ended: false };
             }
             OnLost::Continue => {
@@ -224,7 +228,7 @@ impl Machine {
         match self.phase {
             Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
-            Phase::Left | Phase::Over => None,
+            Phase::Left | Phase::Over | Phase::Released => None,
         }
     }
 
@@ -250,7 +254,12 @@ impl Machine {
 
     /// Whether the command has ended and nothing remains to wait for.
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Over)
+        matches!(self.phase, Phase::Over | Phase::Released)
+    }
+
+    /// Whether nothing is left to release.
+    pub(crate) fn is_released(&self) -> bool {
+        matches!(self.phase, Phase::Released)
     }
 }
 
@@ -275,7 +284,7 @@ mod tests {
     }
 
     fn renewed(sent: u64) -> Event {
-        Event::Renewed(lease_sent_at(sent))
+        Event::Renewed(lease_sent_at(sent), Instant::at_millis(sent))
     }
 
     fn unanswered() -> Event {
@@ -309,7 +318,7 @@ mod tests {
                 (10_000, renewed(10_000), &[]),
                 (20_000, unanswered(), &[]),
                 (34_697, Event::Tick, &[]),
-                (34_698, Event::Tick, &["Terminate", lost]),
+                (34_698, Event::Tick, &[lost, "Terminate"]),
                 (39_697, Event::Tick, &[]),
                 (39_698, Event::Tick, &["Kill"]),
             ],
@@ -340,7 +349,7 @@ mod tests {
         play(
             &mut machine(),
             &[
-                (10_000, not_held(), &["Terminate", lost]),
+                (10_000, not_held(), &[lost, "Terminate"]),
                 (14_999, Event::Tick, &[]),
                 (15_000, Event::Tick, &["Kill"]),
             ],
@@ -372,7 +381,7 @@ mod tests {
     #[test]
     fn a_loss_that_follows_a_stop_is_explained_by_it_and_kills_in_time() {
         let lost = "lost: the lease expires in 4.6s and was not renewed for 25s: rlock was stopped";
-        play(&mut machine(), &[(25_000, Event::Resumed, &["Terminate", lost, "Continue"])]);
+        play(&mut machine(), &[(25_000, Event::Resumed, &[lost, "Terminate", "Continue"])]);
         let lost = "lost: the lease has expired and was not renewed for 1m: rlock was stopped";
         play(&mut machine(), &[(60_000, Event::Resumed, &["Kill", lost, "Continue"])]);
     }

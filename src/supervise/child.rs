@@ -2,8 +2,6 @@
 
 use std::io;
 
-use nix::errno::Errno;
-use nix::libc;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp};
@@ -16,14 +14,16 @@ use super::process::Process;
 use crate::exit::Exit;
 use crate::rules::Instant;
 use crate::rules::supervisor::stops;
-use crate::system::children::ended;
 use crate::system::inherited::Inherited;
 use crate::system::signals::Signals;
 use crate::system::spawn::{NotStarted, spawn};
 
-/// A command that has been started. The kernel does not reuse its process ID until it is reaped.
+/// A command that has been started.
 pub(super) struct Child<'a> {
+    /// The kernel may reuse it once the command has been reaped.
     pid: Pid,
+    /// How it ended, once it has been reaped.
+    end: Option<io::Result<Exit>>,
     /// The group it was started in, unless that is rlock's group.
     group: Option<&'a OwnGroup>,
     /// Whether rlock has sent it a signal to stop, and none to continue since. It may stop only
@@ -44,7 +44,7 @@ impl<'a> Child<'a> {
         signals.mark_unreached(u32::MAX);
         let spawned = spawn(&program, group.map(OwnGroup::id), inherited, stop_at)?;
         signals.mark_unreached(spawned.unreached);
-        Ok(Self { pid: spawned.pid, group, is_to_stop: false })
+        Ok(Self { pid: spawned.pid, end: None, group, is_to_stop: false })
     }
 
     /// Sends a signal to the command, even if it has left the group that was made for it, and to
@@ -55,30 +55,29 @@ impl<'a> Child<'a> {
         if let Some(group) = own {
             let _ = killpg(group, signal);
         }
-        if own.is_none() || self.present_group() != own {
+        if self.end.is_none() && (own.is_none() || self.present_group() != own) {
             let _ = kill(self.pid, signal);
         }
     }
 
     /// Whether `signal` reaches this process too.
     pub(super) fn includes(&self, process: &Process) -> bool {
-        let in_group = self.group.is_some_and(|group| group.id() == process.group);
-        in_group || process.pid == self.pid
+        self.is_leader(process.group) || self.is(process.pid)
     }
 
-    pub(super) fn pid(&self) -> Pid {
-        self.pid
+    /// Whether this process is the command. Once the command has been reaped, no process is.
+    pub(super) fn is(&self, process: Pid) -> bool {
+        self.end.is_none() && process == self.pid
     }
 
-    /// Whether this process has one of the IDs that must not be reused yet: the command's and its
-    /// group's.
-    pub(super) fn reserves(&self, process: Pid) -> bool {
-        process == self.pid || self.group.is_some_and(|group| group.id() == process)
+    /// Whether this process leads the command's group, so that its ID must not be reused.
+    pub(super) fn is_leader(&self, process: Pid) -> bool {
+        self.group.is_some_and(|group| group.id() == process)
     }
 
     /// Whether it is in rlock's group now, so that the terminal sends its signals to both.
     pub(super) fn shares_group(&self) -> bool {
-        self.present_group() == Some(getpgrp())
+        self.end.is_none() && self.present_group() == Some(getpgrp())
     }
 
     /// The group that the command is in now. An interactive shell makes its own.
@@ -101,22 +100,32 @@ impl<'a> Child<'a> {
         matches!(waitid(Id::Pid(self.pid), flags), Ok(WaitStatus::Stopped(..)))
     }
 
-    /// Whether the command has ended. Does not reap it, so that its process ID is not reused.
-    pub(super) fn has_ended(&self) -> bool {
-        let id = self.pid.as_raw().unsigned_abs();
-        !matches!(ended(libc::P_PID, id, libc::WNOWAIT), Ok(None) | Err(Errno::EINTR))
+    /// Whether the command has ended. Reaps it then.
+    pub(super) fn has_ended(&mut self) -> bool {
+        if self.end.is_none() {
+            self.end = self.reap(WaitOptions::NOHANG).transpose();
+        }
+        self.end.is_some()
     }
 
-    /// Waits for the command to end. Returns how rlock must end to look the same to its caller. This
-    /// does not use waitpid of nix, which returns an error for an end by a real-time signal.
-    pub(super) fn reap(self) -> io::Result<Exit> {
+    /// Waits for the command to end. Returns how rlock must end to look the same to its caller.
+    pub(super) fn wait(mut self) -> io::Result<Exit> {
+        match self.end.take() {
+            Some(end) => end,
+            None => self.reap(WaitOptions::empty())?.ok_or_else(|| io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// This does not use waitpid of nix, which returns an error for an end by a real-time signal.
+    fn reap(&self, options: WaitOptions) -> io::Result<Option<Exit>> {
         let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
-        let reaped = retry_on_intr(|| waitpid(pid, WaitOptions::empty()))?;
+        let reaped = retry_on_intr(|| waitpid(pid, options))?;
         let ends = reaped.map(|(_, status)| (status.exit_status(), status.terminating_signal()));
         match ends {
-            Some((Some(code), _)) => Ok(Exit::Status(u8::try_from(code).unwrap_or(u8::MAX))),
-            Some((None, Some(signal))) => Ok(Exit::Signal(signal)),
-            _ => Err(io::Error::other("unexpected wait status of the command")),
+            None => Ok(None),
+            Some((Some(code), _)) => Ok(Some(Exit::Status(u8::try_from(code).unwrap_or(u8::MAX)))),
+            Some((None, Some(signal))) => Ok(Some(Exit::Signal(signal))),
+            Some((None, None)) => Err(io::Error::other("unexpected wait status of the command")),
         }
     }
 }

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
+use super::event_loop::Left;
 use super::process::{KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
@@ -18,8 +19,13 @@ use crate::system::children::ended;
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
 
+/// How many children are reaped before rlock looks at the time and its other events again.
+const BATCH: usize = 64;
+
 /// Finds the descendants of the command.
 pub(super) struct Descendants {
+    /// Whether a wait for any child finds only the command and its orphans.
+    is_alone: bool,
     /// Children that this process had before it became rlock. `exec` in a shell keeps its children.
     preexisting_children: Vec<Pid>,
     /// The environments of the command and its descendants contain it; those of its earlier
@@ -35,10 +41,10 @@ impl Descendants {
     pub(super) fn adopt(token: Token, leader: Option<Pid>) -> io::Result<Self> {
         // A sandbox may refuse this. Only after a loss does it matter.
         let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
-        let mut preexisting_children = Vec::new();
+        let (mut is_alone, mut preexisting_children) = (false, Vec::new());
         match ended(libc::P_ALL, 0, libc::WNOWAIT) {
             // There are none. To look for them at each start would take longer.
-            Err(Errno::ECHILD) => {}
+            Err(Errno::ECHILD) => is_alone = true,
             // Without this call, rlock would not see the command end.
             waited => {
                 waited.named("waitid")?;
@@ -46,7 +52,7 @@ impl Descendants {
                 preexisting_children.retain(|child| Some(*child) != leader);
             }
         }
-        Ok(Self { preexisting_children, token, adopts })
+        Ok(Self { is_alone, preexisting_children, token, adopts })
     }
 
     /// Asks the command and all its descendants to end, even if they are stopped. Looks for them
@@ -74,15 +80,28 @@ impl Descendants {
         loop {
             let until = Instant::now() + SEARCH_TIME;
             let found = self.find(command, until);
+            // The children of rlock last: this finds even a process that starts another and exits at
+            // once, which would escape while rlock looks for all descendants. None of them has been
+            // reaped, so each still has its process ID. The last is the newest, and the most likely
+            // to be alive.
+            let mut children = children(until).unwrap_or_default();
+            children.retain(|child| self.is_of(command, *child));
             let mut is_new = false;
-            for Process { pid, .. } in found.iter().flatten() {
-                is_new |= kill(*pid, Signal::SIGKILL).is_ok() && killed.insert(*pid);
+            let found_ids = found.iter().flatten().map(|process| process.pid);
+            for pid in found_ids.chain(children.into_iter().rev()) {
+                is_new |= kill(pid, Signal::SIGKILL).is_ok() && killed.insert(pid);
             }
-            if self.are_gone(command, Some(Signal::SIGKILL), until) {
+            let give_up = *give_up.get_or_insert_with(|| Instant::now() + KILL_TIME);
+            while Instant::now() < give_up {
+                command.has_ended();
+                if self.reap(command) != Left::More {
+                    break;
+                }
+            }
+            if command.has_ended() && self.left(command, until) == Left::Nothing {
                 return None;
             }
-            let now = Instant::now();
-            if now >= *give_up.get_or_insert(now + KILL_TIME) {
+            if Instant::now() >= give_up {
                 return found.map_or(Some(NONE_FOUND.to_owned()), |left| not_killed(&left));
             }
             if !is_new {
@@ -91,36 +110,44 @@ impl Descendants {
         }
     }
 
-    /// Whether no descendant is left, not even in the command's group: when a process ends, its
-    /// children become those of rlock. True if processes cannot be found at all.
+    /// What is left after the end of the command, even in its group: when a process ends, its
+    /// children become those of rlock. Nothing if processes cannot be found at all.
     ///
-    /// Sends a signal to the children of rlock. This finds even a process that starts another and
-    /// exits at once, which would escape while rlock looks for all descendants.
-    ///
-    /// Looks until a moment, and returns false if that did not suffice.
-    ///
-    /// Reaps adopted children that have ended, even if the command has ended too. Otherwise, a chain
-    /// of such processes would use up the machine's process IDs. It would also slow the search for
-    /// its last process.
-    pub(super) fn are_gone(
-        &mut self,
-        command: &Child<'_>,
-        signal: Option<Signal>,
-        until: Instant,
-    ) -> bool {
-        let Some(kinship) = Kinship::look(until) else { return true };
-        let Some(mut first) = kinship.children_of(getpid()) else { return false };
-        // The last child is the newest, and the most likely to be alive. None of them has been
-        // reaped, so each still has its process ID.
-        for child in first.iter().rev().filter(|child| self.is_of(command, **child)) {
-            let _ = kill(*child, signal);
-        }
-        first.retain(|child| command.reserves(*child) || !self.reap(*child));
+    /// Reaps some of those that have ended, and looks until a moment.
+    pub(super) fn left(&mut self, command: &Child<'_>, until: Instant) -> Left {
+        let left = self.reap(command);
+        let mut none = || match self.is_alone {
+            true => !Process::can_be_found(),
+            false => self.lists_none(command, until),
+        };
+        if left == Left::Living && none() { Left::Nothing } else { left }
+    }
+
+    /// Whether the list of rlock's children has no living descendant of the command.
+    fn lists_none(&mut self, command: &Child<'_>, until: Instant) -> bool {
+        let Some(mut first) = children(until) else { return true };
+        first.retain(|child| command.is_leader(*child) || !self.reap_one(*child));
         let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
         // A process that has ended may have left another behind. The second list has it.
         !first.iter().any(|child| self.is_of(command, *child) && lives(child))
             && children(until) == Some(first)
             && Instant::now() < until
+    }
+
+    /// Reaps at most [`BATCH`] adopted children that have ended. Otherwise, a chain of processes
+    /// that each start the next and end would use up the machine's process IDs.
+    pub(super) fn reap(&mut self, command: &Child<'_>) -> Left {
+        for _ in 0..BATCH {
+            match ended(libc::P_ALL, 0, libc::WNOWAIT) {
+                Ok(Some(child)) if command.is(child) => return Left::More,
+                // qemu-user does not hide it. It would be found again and again.
+                Ok(Some(child)) if command.is_leader(child) => return Left::Living,
+                Ok(Some(child)) if self.reap_one(child) => {}
+                Ok(_) => return Left::Living,
+                Err(_) => return Left::Nothing,
+            }
+        }
+        Left::More
     }
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
@@ -152,25 +179,14 @@ impl Descendants {
 
     /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
     fn is_of(&self, command: &Child<'_>, child: Pid) -> bool {
-        child == command.pid()
-            || self.preexisting_children.is_empty()
+        command.is(child)
+            || self.is_alone
             || !self.preexisting_children.contains(&child)
                 && Process::was_given(child, self.token.as_str())
     }
 
-    /// Reaps adopted children that have ended, but not the command. Once the command has ended,
-    /// this leaves the children after it in the kernel's list. If the kernel does not hide the
-    /// leader of the command's group, this leaves all of them.
-    pub(super) fn reap_adopted(&mut self, command: &Child<'_>) {
-        while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
-            if command.reserves(ended) || !self.reap(ended) {
-                return;
-            }
-        }
-    }
-
     /// Reaps this child if it has ended, and returns whether it has.
-    fn reap(&mut self, child: Pid) -> bool {
+    fn reap_one(&mut self, child: Pid) -> bool {
         if !matches!(ended(libc::P_PID, child.as_raw().unsigned_abs(), 0), Ok(Some(_))) {
             return false;
         }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use crate::report::Report;
 use crate::rules::renewals::Schedule;
 use crate::rules::supervisor::Event;
-use crate::rules::{Instant, Key, Lease, Token};
+use crate::rules::{Instant, Key, Lease, Token, show};
 use crate::store::Store;
 use crate::system::channel::Sender;
 use crate::system::poll::{Want, ready};
@@ -59,10 +59,17 @@ impl Renewer {
             let sent = Instant::now();
             let stop = Some(self.wakeups.stop.as_fd().into());
             let answer = store.renew(key, token, Some(schedule.ttl()), stop);
+            let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
+            self.sender.send(event.clone());
             self.report.diagnostics(store.diagnostics());
-            match schedule.answered(sent, answer, Instant::now()) {
-                Some(event) => self.sender.send(event),
-                None => break,
+            match event {
+                Event::Renewed(lease, _) => {
+                    self.report.detail(format_args!("renewed for {}", show(lease.ttl().get())));
+                }
+                Event::Unanswered(reason) => {
+                    self.report.detail(format_args!("not renewed: {reason}; retrying"));
+                }
+                _ => {}
             }
         }
     }

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use super::renewer::{RenewableHold, Renewer, Wakeups};
 use crate::error::Error;
-use crate::report::{Report, plain};
+use crate::report::{Patience, Report, plain};
 use crate::rules::supervisor::{Action, Event, Machine};
 use crate::rules::{Instant, LockOutcome, LossPolicy};
 use crate::store::Store;
@@ -27,6 +27,9 @@ use crate::system::thread;
 /// pause between two attempts to start it. Most commands end before that, and a thread costs them a
 /// twentieth of their time. Much later, the command could have used up a limit on processes.
 const THREAD_DELAY: Duration = Duration::from_millis(100);
+
+/// How many answers the loop handles before it looks at its other events again.
+const MOST_EVENTS: usize = 64;
 
 /// Guards what runs under a hold.
 pub(crate) struct Upkeep {
@@ -54,9 +57,10 @@ impl Upkeep {
             .map_err(|error| Error::system("cannot prepare for renewals", error))
     }
 
-    fn open(hold: RenewableHold, machine: Machine, report: Report) -> io::Result<Self> {
+    fn open(hold: RenewableHold, machine: Machine, mut report: Report) -> io::Result<Self> {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
         let (sender, events) = channel()?;
+        report.patience = Patience::Short(None);
         let renewer = Arc::new(Renewer { store: Mutex::default(), hold, sender, wakeups, report });
         let mut continue_timer = ContinueTimer::new();
         continue_timer.set(machine.continue_at());
@@ -82,7 +86,7 @@ impl Upkeep {
 
     /// Starts the renewing thread if it is time. If the system cannot start one now, a later call
     /// tries again.
-    fn start_thread(&mut self) -> Option<Event> {
+    pub(super) fn start_thread(&mut self) -> Option<Event> {
         let now = Instant::now();
         self.thread_at.take_if(|at| *at <= now)?;
         let renewer = self.renewer.clone();
@@ -97,9 +101,13 @@ impl Upkeep {
         self.renewer.wakeups.hurry.wake();
     }
 
-    /// Handles an event, and returns what to do.
+    /// Handles an event, and returns what to do. What the renewing thread has learned comes first: a
+    /// renewal that was in time counts, however late this runs.
     pub(super) fn on(&mut self, event: Event) -> Vec<Action> {
-        let actions = self.machine.on(event, Instant::now());
+        let now = Instant::now();
+        let learned = Vec::from_iter(from_fn(|| self.events.next()).take(MOST_EVENTS));
+        let events = learned.into_iter().chain([event]);
+        let actions = Vec::from_iter(events.flat_map(|event| self.machine.on(event, now)));
         // Before they are carried out, because a stop may come in between.
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));
@@ -116,24 +124,19 @@ impl Upkeep {
         let _ = signals.stop(signal, &mut self.continue_timer);
     }
 
-    /// Waits for events, signals, or until `end` becomes readable. Returns the events, and whether
-    /// signals have arrived.
-    pub(super) fn next_events(
+    /// Waits until the renewing thread has learned something, a signal arrives, `end` becomes
+    /// readable, the machine needs to look at the time, or `until`.
+    pub(super) fn wait(
         &mut self,
         signals: &Signals,
         end: Option<BorrowedFd<'_>>,
         until: Option<Instant>,
-    ) -> io::Result<(Vec<Event>, bool)> {
-        let unstarted = self.start_thread();
+    ) -> io::Result<()> {
         let wake_at = [self.machine.wake_at(), self.thread_at].into_iter().flatten().min();
         self.alarm.set(wake_at)?;
         let (alarm, arrival) = (self.alarm.as_fd(), self.events.as_fd());
         let wanted = [alarm, end.unwrap_or(alarm), signals.arrival(), arrival];
-        let wanted = wanted.map(|descriptor| (descriptor, Want::Read));
-        let [_, _, signaled, _] = ready(wanted, until)?;
-        // A renewal comes first: it may have been in time even if this runs late.
-        let events = from_fn(|| self.events.next()).chain(unstarted).chain([Event::Tick]).collect();
-        Ok((events, signaled))
+        ready(wanted.map(|descriptor| (descriptor, Want::Read)), until).map(drop)
     }
 
     /// Stops renewing, and returns the store unless the thread has panicked with it.

@@ -10,11 +10,16 @@ use nix::libc;
 use nix::unistd::{Pid, geteuid};
 use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
 
+use super::event_loop::{EventLoop, Left, Processes};
 use super::process::{KILL_TIME, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
+use super::upkeep::Upkeep;
+use crate::error::Error;
 use crate::report::Report;
-use crate::rules::Instant;
-use crate::rules::loss::Loss;
+use crate::rules::supervisor::Event;
+use crate::rules::{Instant, LockOutcome, OnLost};
+use crate::store::Store;
 use crate::system::poll::{Want, is_ready};
+use crate::system::signals::{Arrival, Signals};
 
 /// How long to look for descendants that must be stopped. A process stops late if it waits for a
 /// disk, or for a child that it started with vfork(2).
@@ -30,67 +35,30 @@ pub(crate) struct Watched {
     /// The descendants found so far, each after its parent. They are looked up only when the
     /// process is asked to end. There may be more than rlock may open descriptors.
     descendants: Vec<Process>,
+    /// Its stderr, from when it is killed: a process that has ended has none.
+    stderr: Option<File>,
+}
+
+/// Keeps the lease until the process has ended or has released the lock itself. A signal makes this
+/// ask the server at once. Returns the store for the release, unless the lock was released.
+pub(crate) fn run(
+    mut watched: Watched,
+    store: Box<dyn Store>,
+    mut signals: Signals,
+    mut upkeep: Upkeep,
+    report: &Report,
+) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
+    upkeep.renew(store, |problem| watched.warn(report, problem));
+    let over = EventLoop::new(&mut watched, &mut upkeep, &mut signals, report, OnLost::Kill).run();
+    let (lock, is_released) = (upkeep.lock, upkeep.machine.is_released());
+    let store = upkeep.end().filter(|_| !is_released);
+    (store, over.map(|()| lock).map_err(|error| Error::system("cannot wait for events", error)))
 }
 
 impl Watched {
     /// `process` is a pidfd of the process with this ID.
     pub(crate) fn new(pid: Pid, process: OwnedFd) -> Self {
-        Self { pid, process, descendants: Vec::new() }
-    }
-
-    /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
-    /// moment.
-    pub(super) fn terminate(&mut self, until: Instant) {
-        // First, because descendants can be found only while their parents exist. If there is no
-        // time to find all, they are stopped when they must be killed, and found then.
-        self.find(Process::below, until);
-        if Instant::now() >= until {
-            return;
-        }
-        self.find(Process::in_sessions, until);
-        for signal in [Signal::TERM, Signal::CONT] {
-            // The script first, or it could continue with its next line when its child ends.
-            let _ = pidfd_send_signal(&self.process, signal);
-            for descendant in &self.descendants {
-                descendant.signal(signal);
-            }
-        }
-    }
-
-    /// Kills the process and its descendants, and waits for their end. They are stopped first: a
-    /// stopped process starts no others, and remains the parent of those it started until all are
-    /// found. Meanwhile it does nothing, so the search may take its time.
-    pub(super) fn kill(&mut self, report: &Report) {
-        let _ = pidfd_send_signal(&self.process, Signal::STOP);
-        self.signal(Signal::STOP);
-        let until = Instant::now() + STOP_TIME;
-        loop {
-            // A process that is starting another stops only once the other exists. So a search is
-            // certain to find all of them only if all known ones have stopped before it.
-            let have_halted = self.have_halted();
-            let search_until = Instant::now() + SEARCH_TIME;
-            let mut is_new = false;
-            // First those that take no scan of all processes: they must not run for as long as it.
-            for search in [Process::below as Search, Process::in_sessions] {
-                for found in self.find(search, search_until) {
-                    found.signal(Signal::STOP);
-                    is_new = true;
-                }
-            }
-            if !is_new && have_halted || Instant::now() >= until {
-                break;
-            }
-            pause();
-        }
-        self.signal(Signal::KILL);
-        let until = Instant::now() + KILL_TIME;
-        while !self.is_gone() && Instant::now() < until {
-            pause();
-        }
-        self.descendants.retain(|descendant| !descendant.has_ended());
-        if let Some(problem) = not_killed(&self.descendants) {
-            self.warn(report, &problem);
-        }
+        Self { pid, process, descendants: Vec::new(), stderr: None }
     }
 
     /// Whether the process and its descendants have stopped or ended.
@@ -122,29 +90,13 @@ impl Watched {
     }
 
     /// The pidfd of the process itself, whether it has ended or not.
-    pub(super) fn process(&self) -> BorrowedFd<'_> {
+    fn process(&self) -> BorrowedFd<'_> {
         self.process.as_fd()
     }
 
     /// Whether the process and its descendants have ended.
-    pub(super) fn is_gone(&self) -> bool {
+    fn is_gone(&self) -> bool {
         has_ended(self.process()) && self.descendants.iter().all(Process::has_ended)
-    }
-
-    /// Says why the process is stopped.
-    pub(super) fn report_loss(&self, report: &Report, loss: &Loss) {
-        self.warn(report, &format!("{loss}; stopping the script (pid {})", self.pid));
-        if !Process::can_be_found() {
-            self.warn(report, NONE_FOUND);
-        }
-    }
-
-    /// Writes to the stderr of the process, or to the system log if that cannot be reached.
-    pub(super) fn warn(&self, report: &Report, what: &str) {
-        match self.stderr() {
-            Some(stderr) => report.warn_on(stderr, what),
-            None => report.log(what),
-        }
     }
 
     /// The descriptor of the process itself if permitted, because that shares its position in a
@@ -171,6 +123,101 @@ impl Watched {
     }
 }
 
+impl Processes for Watched {
+    fn name(&self) -> String {
+        format!("the script (pid {})", self.pid)
+    }
+
+    /// The process handles its own signals.
+    fn signaled(&mut self, _: Vec<Arrival>) -> Option<Vec<Event>> {
+        None
+    }
+
+    fn end(&self) -> Option<BorrowedFd<'_>> {
+        (!has_ended(self.process())).then(|| self.process())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        has_ended(self.process())
+    }
+
+    /// rlock adopts none of them.
+    fn reap(&mut self) -> Left {
+        Left::Living
+    }
+
+    fn left(&mut self, _: Instant) -> Left {
+        if self.is_gone() { Left::Nothing } else { Left::Living }
+    }
+
+    /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
+    /// moment.
+    fn terminate(&mut self, until: Instant) {
+        // First, because descendants can be found only while their parents exist. If there is no
+        // time to find all, they are stopped when they must be killed, and found then.
+        self.find(Process::below, until);
+        if Instant::now() >= until {
+            return;
+        }
+        self.find(Process::in_sessions, until);
+        for signal in [Signal::TERM, Signal::CONT] {
+            // The script first, or it could continue with its next line when its child ends.
+            let _ = pidfd_send_signal(&self.process, signal);
+            for descendant in &self.descendants {
+                descendant.signal(signal);
+            }
+        }
+    }
+
+    /// Kills the process and its descendants, and waits for their end. They are stopped first: a
+    /// stopped process starts no others, and remains the parent of those it started until all are
+    /// found. Meanwhile it does nothing, so the search may take its time.
+    fn kill(&mut self) -> Option<String> {
+        self.stderr = self.stderr();
+        let _ = pidfd_send_signal(&self.process, Signal::STOP);
+        self.signal(Signal::STOP);
+        let until = Instant::now() + STOP_TIME;
+        loop {
+            // A process that is starting another stops only once the other exists. So a search is
+            // certain to find all of them only if all known ones have stopped before it.
+            let have_halted = self.have_halted();
+            let search_until = Instant::now() + SEARCH_TIME;
+            let mut is_new = false;
+            // First those that take no scan of all processes: they must not run for as long as it.
+            for search in [Process::below as Search, Process::in_sessions] {
+                for found in self.find(search, search_until) {
+                    found.signal(Signal::STOP);
+                    is_new = true;
+                }
+            }
+            if !is_new && have_halted || Instant::now() >= until {
+                break;
+            }
+            pause();
+        }
+        self.signal(Signal::KILL);
+        let until = Instant::now() + KILL_TIME;
+        while !self.is_gone() && Instant::now() < until {
+            pause();
+        }
+        self.descendants.retain(|descendant| !descendant.has_ended());
+        not_killed(&self.descendants)
+    }
+
+    fn out_of_reach(&self) -> Option<&'static str> {
+        (!Process::can_be_found()).then_some(NONE_FOUND)
+    }
+
+    /// Writes to the stderr of the process, or to the system log if that cannot be reached.
+    fn warn(&self, report: &Report, what: &str) {
+        let kept = self.stderr.as_ref().and_then(|stderr| stderr.try_clone().ok());
+        match kept.or_else(|| self.stderr()) {
+            Some(stderr) => report.warn_on(stderr, what),
+            None => report.log(what),
+        }
+    }
+}
+
 /// A field of a file in /proc about a process.
 pub(crate) fn field(pid: Pid, file: &str, name: &str) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
@@ -191,7 +238,6 @@ mod tests {
     use rustix::process::{PidfdFlags, pidfd_open};
 
     use super::*;
-    use crate::report::Verbosity;
 
     #[test]
     fn what_a_process_is_starting_while_it_is_killed_is_killed_too() {
@@ -208,8 +254,7 @@ mod tests {
             assert_eq!(told.by_ref().lines().next().unwrap().unwrap(), "READY");
             let pid = rustix::process::Pid::from_child(&perl);
             let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-            let report = Report::new(None, Verbosity::Quiet);
-            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill(&report);
+            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill();
             // This pipe ends when the last process ends.
             let mut rest = String::new();
             told.read_to_string(&mut rest).unwrap();

@@ -30,6 +30,9 @@ const OF_TERMINALS: [Signal; 8] = [
     Signal::SIGWINCH,
 ];
 
+/// How many signals are read before rlock looks at the time and its other events again.
+const MOST: usize = 64;
+
 /// A signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
@@ -50,13 +53,15 @@ pub(crate) fn discard_arrived() -> u32 {
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let no_details = std::ptr::null_mut();
     let mut discarded = 0;
-    loop {
+    // At most, because others may send them faster than this drops them.
+    for _ in 0..MOST {
         // SAFETY: two pointers are valid, and the third may be null.
         let next = unsafe { libc::sigtimedwait(signals.as_ref(), no_details, &raw const at_once) };
         // It fails when none is left.
-        let Ok(number @ 1..) = u32::try_from(next) else { return discarded };
+        let Ok(number @ 1..) = u32::try_from(next) else { break };
         discarded |= 1 << number;
     }
+    discarded
 }
 
 /// The signals that have arrived. A signal that rlock has listened for has no other effect, even
@@ -140,11 +145,12 @@ impl Signals {
         Ok(())
     }
 
-    /// The signals that have arrived since the last call.
+    /// The signals that have arrived since the last call, or some of them.
     pub(crate) fn pending(&mut self) -> Vec<Arrival> {
         let mut arrived = std::mem::take(&mut self.kept);
-        // Reading does not fail: without a signal, it returns `None`.
-        while let Ok(Some(information)) = self.descriptor.read_signal() {
+        for _ in 0..MOST {
+            // Reading does not fail: without a signal, it returns `None`.
+            let Ok(Some(information)) = self.descriptor.read_signal() else { break };
             let number = i32::try_from(information.ssi_signo).ok();
             let Some(Ok(signal)) = number.map(Signal::try_from) else { continue };
             // From a `ContinueTimer`, or sent by rlock to its whole group. It has had its effect.

@@ -79,7 +79,7 @@ impl World {
         let now = at_millis(1_000_000);
         let lease = Lease::new(now, TTL);
         Self {
-            machine: Machine::new(lease, LossPolicy { on_lost, kill_after }),
+            machine: Machine::new(lease, LossPolicy { on_lost, kill_after, ..LossPolicy::DEFAULT }),
             on_lost,
             kill_after: kill_after.min(TTL.get() / 3),
             now,
@@ -120,7 +120,7 @@ impl World {
                     if !self.asked_to_end {
                         self.lease = renewed;
                     }
-                    self.happens(Event::Renewed(renewed), never);
+                    self.happens(Event::Renewed(renewed, self.now), never);
                 }
             }
             Step::Happens(event, away) => {

@@ -1,0 +1,157 @@
+//! A command that rlock starts and runs to its end under a hold.
+
+use std::os::fd::BorrowedFd;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{getpgrp, getpid, getsid};
+
+use super::child::Child;
+use super::command::{Command, not_started};
+use super::descendants::Descendants;
+use super::event_loop::{EventLoop, Left, Processes};
+use super::group::OwnGroup;
+use super::renewer::RenewableHold;
+use super::upkeep::Upkeep;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::rules::supervisor::{Event, stops};
+use crate::rules::{Instant, Lease, LockOutcome, LossPolicy};
+use crate::store::Store;
+use crate::system::inherited::Inherited;
+use crate::system::signals::{self, Arrival, Signals};
+use crate::system::spawn::NotStarted;
+use crate::system::thread::without_signals;
+
+/// How a command ended.
+pub(crate) struct Completion {
+    /// How rlock ends, so that its caller sees how the command ended.
+    pub(crate) exit: Exit,
+    /// Whether the lock was kept until then.
+    pub(crate) lock: LockOutcome,
+    /// A signal that asks the command to end, but arrived after it had ended.
+    pub(crate) late: Option<Signal>,
+    /// The lease as last renewed.
+    pub(crate) lease: Lease,
+}
+
+/// Runs the command to its end, renews the lease meanwhile and passes signals on. Returns the store
+/// for the release, unless the renewing thread did not return it.
+pub(crate) fn run(
+    command: &Command,
+    hold: RenewableHold,
+    loss_policy: LossPolicy,
+    store: Box<dyn Store>,
+    signals: &mut Signals,
+    inherited: Inherited,
+    report: &Report,
+) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
+    let token = hold.token.clone();
+    let mut upkeep = match Upkeep::prepare(hold, loss_policy, report) {
+        Ok(upkeep) => upkeep,
+        Err(error) => return (Some(store), Err(error)),
+    };
+    let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
+        let leader = command.group.as_ref().map(OwnGroup::id);
+        let descendants = Descendants::adopt(token, leader)?;
+        let stop_at = upkeep.machine.stop_at();
+        let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
+        Ok(Started { child, descendants, late: None })
+    });
+    let mut started = match started {
+        Ok(started) => started,
+        Err(why) => return (Some(store), Err(not_started(why, command))),
+    };
+    upkeep.renew(store, |problem| report.warn(problem));
+    let on_lost = loss_policy.on_lost;
+    let over = EventLoop::new(&mut started, &mut upkeep, signals, report, on_lost).run();
+    // The lease is renewed until the command is gone, because only then may it be released.
+    let ended = started.child.wait();
+    let (lock, late, lease) = (upkeep.lock, started.late, upkeep.machine.lease);
+    let store = upkeep.end();
+    let ending = over
+        .map_err(|error| Error::system("cannot wait for events", error))
+        .and(ended.map_err(|error| Error::system("cannot wait for the command", error)));
+    (store, ending.map(|exit| Completion { exit, lock, late, lease }))
+}
+
+/// The command, and what it has started.
+struct Started<'a> {
+    child: Child<'a>,
+    descendants: Descendants,
+    late: Option<Signal>,
+}
+
+impl Processes for Started<'_> {
+    fn name(&self) -> String {
+        "the command".into()
+    }
+
+    fn signaled(&mut self, arrivals: Vec<Arrival>) -> Option<Vec<Event>> {
+        let mut events = Vec::new();
+        // Last, because rlock stops there. Once is enough: the kernel too drops other stop signals
+        // when it continues a process.
+        let mut stop = None;
+        for Arrival { signal, by_terminal } in arrivals {
+            // The loop looks at the command and its descendants in any case.
+            if signal == Signal::SIGCHLD {
+                continue;
+            }
+            let reached = by_terminal && self.child.shares_group();
+            if reached && signal == Signal::SIGHUP && getsid(None) == Ok(getpid()) {
+                // The terminal is gone, and the kernel tells only the leader of its session. When
+                // that ends, as flock(1) does, the kernel tells the whole group.
+                for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+                    let _ = killpg(getpgrp(), signal);
+                }
+            }
+            if signals::ends(signal) && !reached && self.child.has_ended() {
+                self.late = Some(signal);
+            }
+            let event = Event::Signal { signal, reached };
+            if stops(signal) { stop = Some(event) } else { events.push(event) }
+        }
+        events.extend(stop);
+        Some(events)
+    }
+
+    fn end(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.has_ended()
+    }
+
+    fn reap(&mut self) -> Left {
+        self.descendants.reap(&self.child)
+    }
+
+    fn left(&mut self, until: Instant) -> Left {
+        self.descendants.left(&self.child, until)
+    }
+
+    fn forward(&mut self, signal: Signal) {
+        self.child.signal(signal);
+    }
+
+    fn resume(&mut self) {
+        self.child.resume();
+    }
+
+    fn terminate(&mut self, until: Instant) {
+        self.descendants.terminate(&mut self.child, until);
+    }
+
+    fn kill(&mut self) -> Option<String> {
+        self.descendants.kill_all(&mut self.child)
+    }
+
+    fn out_of_reach(&self) -> Option<&'static str> {
+        self.descendants.out_of_reach()
+    }
+
+    fn warn(&self, report: &Report, what: &str) {
+        report.warn(what);
+    }
+}
