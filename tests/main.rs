@@ -43,6 +43,7 @@ mod servers;
 mod signals;
 mod slots;
 mod starts;
+mod storms;
 mod suggested;
 mod terminal;
 mod terminal_table;

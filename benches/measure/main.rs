@@ -20,6 +20,7 @@ mod peers;
 mod quorum;
 mod recording;
 mod server;
+mod storm;
 
 fn main() {
     // SAFETY: no other thread runs yet.
@@ -27,13 +28,14 @@ fn main() {
         // Cargo sets it, and every program then searches more directories for its libraries.
         std::env::remove_var("LD_LIBRARY_PATH");
     }
-    let parts: [(&str, fn()); 6] = [
+    let parts: [(&str, fn()); 7] = [
         ("peers", peers::measure),
         ("handoff", handoff::measure),
         ("server", server::measure),
         ("client", client::measure),
         ("quorum", quorum::measure),
         ("loss", loss::measure),
+        ("storm", storm::measure),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

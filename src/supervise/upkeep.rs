@@ -28,9 +28,6 @@ use crate::system::thread;
 /// twentieth of their time. Much later, the command could have used up a limit on processes.
 const THREAD_DELAY: Duration = Duration::from_millis(100);
 
-/// How many answers the loop handles before it looks at its other events again.
-const MOST_EVENTS: usize = 64;
-
 /// Guards what runs under a hold.
 pub(crate) struct Upkeep {
     pub(super) machine: Machine,
@@ -105,7 +102,7 @@ impl Upkeep {
     /// renewal that was in time counts, however late this runs.
     pub(super) fn on(&mut self, event: Event) -> Vec<Action> {
         let now = Instant::now();
-        let learned = Vec::from_iter(from_fn(|| self.events.next()).take(MOST_EVENTS));
+        let learned = Vec::from_iter(from_fn(|| self.events.next_at_once()));
         let events = learned.into_iter().chain([event]);
         let actions = Vec::from_iter(events.flat_map(|event| self.machine.on(event, now)));
         // Before they are carried out, because a stop may come in between.
@@ -136,7 +133,11 @@ impl Upkeep {
         self.alarm.set(wake_at)?;
         let (alarm, arrival) = (self.alarm.as_fd(), self.events.as_fd());
         let wanted = [alarm, end.unwrap_or(alarm), signals.arrival(), arrival];
-        ready(wanted.map(|descriptor| (descriptor, Want::Read)), until).map(drop)
+        let [.., has_arrived] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), until)?;
+        if has_arrived {
+            self.events.clear();
+        }
+        Ok(())
     }
 
     /// Stops renewing, and returns the store unless the thread has panicked with it.

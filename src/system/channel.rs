@@ -43,11 +43,21 @@ impl<T> Sender<T> {
 impl<T> Receiver<T> {
     /// The next value, if one has arrived.
     pub(crate) fn next(&self) -> Option<T> {
-        self.values.try_recv().ok().or_else(|| {
-            self.arrival.clear();
+        self.next_at_once().or_else(|| {
+            self.clear();
             // One may have arrived just before that.
-            self.values.try_recv().ok()
+            self.next_at_once()
         })
+    }
+
+    /// The same without a system call. Afterward, the receiver stays readable until `clear`.
+    pub(crate) fn next_at_once(&self) -> Option<T> {
+        self.values.try_recv().ok()
+    }
+
+    /// Makes it unreadable until the next value arrives. Take the values that have arrived after that.
+    pub(crate) fn clear(&self) {
+        self.arrival.clear();
     }
 }
 

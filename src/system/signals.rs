@@ -145,7 +145,8 @@ impl Signals {
         Ok(())
     }
 
-    /// The signals that have arrived since the last call, or some of them.
+    /// The signals that have arrived since the last call, or some of them. Like the kernel, this
+    /// reports a signal that arrived several times only once.
     pub(crate) fn pending(&mut self) -> Vec<Arrival> {
         let mut arrived = std::mem::take(&mut self.kept);
         for _ in 0..MOST {
@@ -161,7 +162,10 @@ impl Signals {
             }
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
             let by_terminal = by_kernel && OF_TERMINALS.contains(&signal);
-            arrived.push(Arrival { signal, by_terminal });
+            let arrival = Arrival { signal, by_terminal };
+            if !arrived.contains(&arrival) {
+                arrived.push(arrival);
+            }
         }
         arrived
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::limit::output_of;
+use super::compiled::compiled;
 
 /// A file that holds the time of a program, as clock.c reads it.
 pub struct Clock {
@@ -41,15 +41,5 @@ impl Clock {
     }
 }
 
-/// Built once by each program of tests. Another one may be using the last one.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let library = folder.join("clock.so");
-    let new = folder.join(format!("clock-{}.so", std::process::id()));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-    let mut compile = Command::new("cc");
-    let output = output_of(compile.args(["-shared", "-fPIC", "-o"]).arg(&new).arg(source));
-    assert!(output.status.success(), "{output:?}");
-    fs::rename(new, &library).unwrap();
-    library
-});
+static LIBRARY: LazyLock<PathBuf> =
+    LazyLock::new(|| compiled("clock.c", "clock.so", &["-shared", "-fPIC"]));

@@ -14,6 +14,7 @@ pub mod acl;
 pub mod client;
 pub mod clock;
 pub mod cluster;
+pub mod compiled;
 pub mod endpoint;
 pub mod limit;
 pub mod longer;

@@ -130,10 +130,15 @@ impl Server {
 
     /// What redis-cli prints for a command.
     pub fn cli(&self, arguments: &[&str]) -> String {
-        let mut redis_cli = Command::new("redis-cli");
-        let output = output_of(redis_cli.arg("-s").arg(self.socket()).args(arguments));
+        let output = output_of(&mut self.cli_command(arguments));
         assert!(output.status.success(), "redis-cli {arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    pub fn cli_command(&self, arguments: &[&str]) -> Command {
+        let mut redis_cli = Command::new("redis-cli");
+        redis_cli.arg("-s").arg(self.socket()).args(arguments);
+        redis_cli
     }
 
     pub fn cli_number(&self, arguments: &[&str]) -> i64 {

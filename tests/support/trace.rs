@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::libc::c_long;
 use nix::sys::ptrace::{self, Options};
@@ -40,6 +41,37 @@ pub fn kill_at(command: &mut Command, from: c_long, calls: usize) -> bool {
             Some(_) => {}
         }
     }
+}
+
+/// Follows the main thread of a process to its end. Returns the longest CPU time that it used between
+/// two waits with poll(2).
+#[track_caller]
+pub fn longest_turn(process: u32) -> Duration {
+    let pid = Pid::from_raw(process.cast_signed());
+    ptrace::seize(pid, Options::PTRACE_O_TRACESYSGOOD).unwrap();
+    ptrace::interrupt(pid).unwrap();
+    let used = || {
+        let times =
+            std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+        times.split(' ').next().and_then(|time| time.parse().ok()).map(Duration::from_nanos)
+    };
+    let (mut waits, mut begun, mut longest) = (false, None, Duration::ZERO);
+    while let Some(stop) = stop(pid) {
+        match stop {
+            Stop::Call(nix::libc::SYS_poll | nix::libc::SYS_ppoll) => {
+                waits = true;
+                let turn = begun.take().and_then(|begun| Some(used()? - begun));
+                longest = longest.max(turn.unwrap_or_default());
+            }
+            Stop::Result if std::mem::take(&mut waits) => begun = used(),
+            _ => {}
+        }
+        let signal = if let Stop::Signal(signal) = stop { Some(signal) } else { None };
+        // What the process itself is sent. The others are stops of the tracer.
+        ptrace::syscall(pid, signal.filter(|&signal| signal != Signal::SIGTRAP)).unwrap();
+    }
+    waitpid(pid, None).unwrap();
+    longest
 }
 
 /// A process that runs no code, whatever it is sent, as in a container that is paused.
@@ -93,7 +125,8 @@ fn stop(pid: Pid) -> Option<Stop> {
             let number = unsafe { info.u.entry.nr };
             Some(Stop::Call(c_long::try_from(number).unwrap()))
         }
-        WaitStatus::PtraceEvent(_, signal, 0) => Some(Stop::Signal(signal)),
+        WaitStatus::Stopped(_, signal) => Some(Stop::Signal(signal)),
+        WaitStatus::PtraceEvent(_, signal, _) => Some(Stop::Signal(signal)),
         WaitStatus::Exited(..) | WaitStatus::Signaled(..) => None,
         other => panic!("{other:?}"),
     }
