@@ -179,7 +179,7 @@ fn release(
     report: &Report,
 ) -> Result<Release, Failure> {
     let Request { key, token, .. } = request;
-    let retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
+    let mut retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
     let released = retry.run(store, report, |store| store.release(key, token, outcome));
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),

@@ -182,7 +182,7 @@ pub(super) fn run(
     };
     if let Some(mut store) = store {
         let ends = Some(Instant::now() + request.ttl.get());
-        let retry = Retry { pending: "not released", ends, signals: None };
+        let mut retry = Retry { pending: "not released", ends, signals: None };
         // An error could no longer be reported, and the lease expires in any case.
         let _ = retry.run(&mut *store, report, |store| store.release(key, token, outcome));
     }

@@ -74,7 +74,7 @@ mod tests {
         }
         let sent = Instant::at_millis(10_140);
         let (fence, slot, left) = (Fence(1), None, Duration::from_secs(30));
-        let renewed = Renewal::Renewed { fence, slot, left };
+        let renewed = Renewal::Renewed { fence, slot, left, before: left };
         let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
         let lease = Lease::new(sent, Ttl::from_millis(30_000));
         assert_eq!(event, Some(Event::Renewed(lease)));

@@ -60,12 +60,12 @@ impl Store for Quorum {
             interrupt,
         )?;
         match decide_renewal(&votes) {
-            RenewalDecision::Renewed { held: (fence, slot), left, lost } => {
+            RenewalDecision::Renewed { held: (fence, slot), left, before, lost } => {
                 self.restore(token, ttl, &lost);
-                Ok(Renewal::Renewed { fence, slot, left })
+                Ok(Renewal::Renewed { fence, slot, left, before })
             }
             RenewalDecision::NotHeld(why) => Ok(Renewal::NotHeld(why)),
-            RenewalDecision::TooFew { renewed, lost } => {
+            RenewalDecision::TooFew { renewed, lost, left } => {
                 // While the lease lasts, no other client can have a majority. The next attempt then
                 // counts these.
                 if renewed > 0 {
@@ -75,7 +75,12 @@ impl Store for Quorum {
                     let what = format!("{} has lost the hold", self.members[number].name());
                     votes.votes[number] = Some(Err(Failure::Unavailable(UserMessage::new(what))));
                 }
-                Err(self.too_few(renewed, &votes))
+                Err(match (self.too_few(renewed, &votes), left) {
+                    (Failure::Unavailable(fault), left @ Some(_)) => {
+                        Failure::Unconfirmed { fault, left }
+                    }
+                    (failure, _) => failure,
+                })
             }
         }
     }

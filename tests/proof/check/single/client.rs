@@ -130,6 +130,7 @@ impl Client {
             }
             Phase::Releasing(attempts, again) => {
                 attempts.until.shift(back);
+                attempts.ends.shift(back);
                 again.shift(back);
             }
             Phase::Idle | Phase::Ended | Phase::Crashed => {}

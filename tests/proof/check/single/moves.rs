@@ -177,7 +177,7 @@ impl World {
                     Reply::Release(release) => release,
                     reply => unawaited(reply),
                 });
-                match attempts.answered(release, now()) {
+                match attempts.answered(sent, release, now()) {
                     Next::Done(_) | Next::Failed(_) => self.stop(index, Phase::Ended),
                     Next::Again(_, at) => *again = Some(at),
                 }
