@@ -37,6 +37,7 @@ use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Interrupter, Want, Woken, wait};
 use crate::system::signals::Signals;
+use crate::wait::Acquired;
 
 /// What a keeper writes once it has the hold.
 const READY: &[u8] = b"ready";
@@ -172,7 +173,8 @@ pub(super) fn run(
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let Request { key, token, .. } = &request;
-    let hold = RenewableHold { key: key.clone(), token: token.clone(), lease: acquired.lease };
+    let Acquired { lease, connected_in, .. } = acquired;
+    let hold = RenewableHold { key: key.clone(), token: token.clone(), lease, connected_in };
     let upkeep = Upkeep::prepare(hold, LossPolicy::DEFAULT, report)?;
     tell_ready().context("cannot report that the keeper is ready")?;
     let (store, lock) = watch::run(watched, signals, upkeep, store, report);

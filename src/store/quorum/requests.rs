@@ -47,11 +47,17 @@ impl Store for Quorum {
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
         let can_restore = self.granted.is_some();
-        let skipped = if can_restore { self.busy() } else { Vec::new() };
+        let last = interrupt.and_then(|it| it.last_attempt);
+        // The last attempt follows what they are busy with.
+        let is_last = last.is_some_and(|last| last.at <= Instant::now());
+        let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
             can_restore,
             &skipped,
-            move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
+            move |store, withdrawal| {
+                let withdrawal = withdrawal.map(|withdrawal| withdrawal.before(last));
+                store.renew(&key, &its_token, ttl, withdrawal)
+            },
             |votes| !can_restore && is_renewal_decided(votes),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),

@@ -127,6 +127,7 @@ impl Client {
             Phase::Holding(machine, schedule) => {
                 machine.shift(back);
                 schedule.next.shift(back);
+                schedule.lease.sent.shift(back);
             }
             Phase::Releasing(attempts, again) => {
                 attempts.until.shift(back);
