@@ -9,7 +9,7 @@ _rlock_options() {
     case $1 in
         exec) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl -x --exclusive -s --shared --slots -n --nonblock -w --wait --timeout --next --supersede -E --conflict-exit-code --at-least --reentrant --owner --min-replicas --label -k --kill-after --on-lost --on-unreachable --foreground --die-with-parent -h --help' ;;
         acquire) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl -x --exclusive -s --shared --slots -n --nonblock -w --wait --timeout --next --supersede -E --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --while-pid -h --help' ;;
-        renew) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl --json -h --help' ;;
+        renew) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl --min-replicas --json -h --help' ;;
         release) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose --json --force --now --id --reason -h --help' ;;
         inspect) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -a --all --attention --older-than --sort --json --names -W --watch --servers -t --ttl --min-replicas -h --help' ;;
         *) takes='' ;;

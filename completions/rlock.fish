@@ -151,6 +151,7 @@ complete -c rlock -n 'contains options (__rlock_expects renew)' -l tls-key -r -F
 complete -c rlock -n 'contains options (__rlock_expects renew)' -s q -l quiet -d 'Print failures only'
 complete -c rlock -n 'contains options (__rlock_expects renew)' -s v -l verbose -d 'Print each step with its time'
 complete -c rlock -n 'contains options (__rlock_expects renew)' -s t -l ttl -x -a '10s 30s 1m 5m 1h' -d 'Let the lease expire DURATION from now'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l min-replicas -x -d 'Require N replicas to confirm the renewal'
 complete -c rlock -n 'contains options (__rlock_expects renew)' -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n 'contains options (__rlock_expects renew)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
 complete -c rlock -n 'contains NAME (__rlock_expects renew)' -a '(__rlock_names)'

@@ -331,6 +331,12 @@ pub struct RenewArgs {
     /// Without --ttl, the lease keeps its length, whatever RLOCK_TTL says.
     #[arg(short, long, value_name = "DURATION")]
     pub ttl: Option<Ttl>,
+    /// Require N replicas to confirm the renewal [env: RLOCK_MIN_REPLICAS]
+    ///
+    /// If they do not, rlock exits with status 69, and says when the lease may expire. Pass the N of
+    /// acquire.
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas)]
+    pub(crate) min_replicas: Option<u32>,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
 }

@@ -76,8 +76,12 @@ impl Terms {
 /// Returns the length of each lease, and how many replicas must confirm it.
 pub(crate) fn lease(ttl: Option<Ttl>, replicas: Option<u32>) -> Result<(Ttl, u32), Error> {
     let ttl = setting(ttl, "RLOCK_TTL", str::parse)?.unwrap_or(Ttl::DEFAULT);
-    let replicas = setting(replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?;
-    Ok((ttl, replicas.unwrap_or(0)))
+    Ok((ttl, min_replicas(replicas)?))
+}
+
+/// Returns how many replicas must confirm a renewal.
+pub(crate) fn min_replicas(replicas: Option<u32>) -> Result<u32, Error> {
+    Ok(setting(replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0))
 }
 
 /// Returns the token of the hold to renew or release. `or`: what else the user may want.

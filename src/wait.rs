@@ -23,6 +23,8 @@ use crate::system::signals::Signals;
 /// A lock that was granted.
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
+    /// How long the server took to answer the first request, on a new connection.
+    pub(crate) connected_in: Duration,
     pub(crate) fence: Fence,
     /// The number of the holder in a lock with slots; `None` in another mode.
     pub(crate) slot: Option<Slot>,
@@ -44,7 +46,7 @@ pub(crate) fn acquire(
     let end_of = |limit: Option<Duration>| Some(started + limit.filter(|limit| !limit.is_zero())?);
     let until = end_of(wait_limit);
     let mut messages = Messages::new(report, request.mode, started, until);
-    let mut gave_up = None;
+    let (mut gave_up, mut connected_in) = (None, None);
     // How many waiters were ahead of this one at last.
     let mut ahead = u64::MAX;
     let mut request = request.clone();
@@ -57,6 +59,9 @@ pub(crate) fn acquire(
                 (request.arrival, request.seen) = (arrival, seen);
                 let sent = Instant::now();
                 let answer = store.acquire(&request, stops);
+                if answer.is_ok() {
+                    connected_in.get_or_insert(Instant::now().since(sent));
+                }
                 WaitEvent::Answered { sent, answer }
             }
             WaitStep::Sleep { at_most, seen } => {
@@ -99,7 +104,8 @@ pub(crate) fn acquire(
                 if begun && matches!(end, WaitEnd::Granted(..)) && report.is_normal() {
                     report.note(format_args!("acquired after {}", show(waited)));
                 }
-                return ended(end, &request, waited, ahead, report);
+                let connected_in = connected_in.unwrap_or_default();
+                return ended(end, &request, connected_in, waited, ahead, report);
             }
         };
         report.diagnostics(store.diagnostics());
@@ -135,6 +141,7 @@ fn with_present_view(end: WaitEnd, store: &mut dyn Store, request: &Request) -> 
 fn ended(
     end: WaitEnd,
     request: &Request,
+    connected_in: Duration,
     waited: Duration,
     ahead: u64,
     report: &Report,
@@ -148,7 +155,7 @@ fn ended(
             };
             let waited = show(waited);
             report.detail(format_args!("acquired after {waited}, fencing token {fence}{number}"));
-            return Ok(Acquired { lease, fence, slot });
+            return Ok(Acquired { lease, connected_in, fence, slot });
         }
         WaitEnd::Busy(view) => busy(view, None),
         WaitEnd::TimedOut(view) => {

@@ -676,7 +676,10 @@ fn a_lock_on_too_few_replicas_exits_with_69_unless_a_wait_outlasts_it_and_is_rel
     replica.kill();
     first.tells("0 of 1 replicas").end().exits(76);
     fails(master.rlock(["exec", "L", "true"]).env("RLOCK_MIN_REPLICAS", "1"), 69, &["0 of 1"]);
-    fails(&mut at("local:/tmp", "exec --min-replicas 1 L true"), 78, &["does not replicate"]);
+    let renew = format!("renew --min-replicas 1 L {}", acquire(&master, &[], "M"));
+    for line in ["exec --min-replicas 1 L true", &renew] {
+        fails(&mut at("local:/tmp", line), 78, &["does not replicate"]);
+    }
 }
 
 /// The repeated request finds the lock granted and writes nothing. The WAIT that follows it must still

@@ -35,6 +35,7 @@ mod quorum_queue;
 mod recipes;
 mod refusals;
 mod removal;
+mod renewals;
 mod retries;
 mod round_trips;
 mod sandboxes;

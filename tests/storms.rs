@@ -7,18 +7,18 @@ use crate::support::{Finished, LongerWait, Running, Server, until};
 
 /// Makes these system calls of rlock slow, so that little is needed to keep it busy.
 fn slowed(calls: &str) -> String {
-    format!("strace -qq -o /dev/null -e trace={calls} -e inject={calls}:delay_enter=3000")
+    format!("strace -qq -o /dev/null -e trace={calls} -e inject={calls}:delay_enter=1000")
 }
 
 /// An exec of L that may be slowed, in a PID namespace of its own: all that the command leaves
 /// behind ends with rlock.
 fn contained(server: &Server, slowed: &str, command: &str) -> Command {
-    let exec = format!("{slowed} $rlock exec --ttl 3s L {command}");
+    let exec = format!("{slowed} $rlock exec --ttl 6s L {command}");
     server.contained("--pid --fork --mount-proc", &exec)
 }
 
 /// An exec of L whose command leaves a thousand orphans a second for so many seconds, and ends with
-/// the status 7 after that. rlock can reap a hundred of them.
+/// the status 7 after that. rlock can reap half of them.
 fn storm(server: &Server, seconds: u32) -> Running {
     let storm = format!("{} 20 20000 {seconds} 7 0", STORM.display());
     let mut exec = contained(server, &slowed("waitid"), &storm);
@@ -28,8 +28,8 @@ fn storm(server: &Server, seconds: u32) -> Running {
 #[test]
 fn a_command_that_leaves_orphans_without_end_keeps_its_lock_and_its_status() {
     let server = Server::start();
-    let first = storm(&server, 8);
-    for _ in 0..4 {
+    let first = storm(&server, 12);
+    for _ in 0..3 {
         server.is_renewed();
     }
     first.end().exits(7);
@@ -70,7 +70,7 @@ fn a_flood_of_signals_keeps_rlock_from_nothing() {
     let mut exec = contained(&server, &slowed("read"), &format!("bash {}", script.display()));
     let first = Running::start(&mut exec);
     until("the lock is held", || !server.is_free("L"));
-    for _ in 0..4 {
+    for _ in 0..3 {
         server.is_renewed();
     }
     first.end().exits(7);

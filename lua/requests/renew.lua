@@ -3,7 +3,7 @@
 -- ARGV[3] ttl  in ms; '': as before
 --
 -- Replies:
--- { 'renewed', fence, ms until it expires, number of its slot or '' }
+-- { 'renewed', fence, ms until it expires, number of its slot or '', ms until it expired before }
 -- { 'not-held', why_not_held() }
 
 reconcile()
@@ -15,7 +15,7 @@ if deadline then
   -- shorten its lease.
   local at_least = string.find(own.about, '^acquire\n') and 0 or deadline
   local ttl = tonumber(ARGV[3]) or tonumber(own.ttl)
-  reply = { 'renewed', own.fence, extend(ttl, at_least), own.slot }
+  reply = { 'renewed', own.fence, extend(ttl, at_least), own.slot, deadline - now }
 else
   write_nothing()
   reply = { 'not-held', why_not_held() }

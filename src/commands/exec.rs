@@ -20,6 +20,7 @@ use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::random;
 use crate::system::signals::{self, Signals};
+use crate::wait::Acquired;
 
 pub(super) fn run(
     options: cli::ExecArgs,
@@ -119,8 +120,9 @@ fn run_locked(
     report: &Report,
 ) -> Result<Exit, Error> {
     let Grant { store, request, acquired, mut signals } = grant;
-    let lease = acquired.lease;
-    let hold = RenewableHold { key: request.key.clone(), token: request.token.clone(), lease };
+    let Acquired { lease, connected_in, .. } = acquired;
+    let (key, token) = (request.key.clone(), request.token.clone());
+    let hold = RenewableHold { key, token, lease, connected_in };
     let (store, completion) =
         supervise::run(command, hold, on_loss, store, &mut signals, inherited, report);
     let lease = completion.as_ref().map_or(lease, |completion| completion.lease);
@@ -180,7 +182,7 @@ fn release(
     report: &Report,
 ) -> Result<Release, Failure> {
     let Request { key, token, .. } = request;
-    let retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
+    let mut retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
     let released = retry.run(store, report, |store| store.release(key, token, outcome));
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),

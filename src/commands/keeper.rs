@@ -38,6 +38,7 @@ use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Interrupter, Want, Woken, wait};
 use crate::system::signals::Signals;
+use crate::wait::Acquired;
 
 /// What a keeper writes once it has the hold.
 const READY: &[u8] = b"ready";
@@ -173,7 +174,8 @@ pub(super) fn run(
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let Request { key, token, .. } = &request;
-    let hold = RenewableHold { key: key.clone(), token: token.clone(), lease: acquired.lease };
+    let Acquired { lease, connected_in, .. } = acquired;
+    let hold = RenewableHold { key: key.clone(), token: token.clone(), lease, connected_in };
     let loss_policy = LossPolicy { on_released: OnReleased::Over, ..LossPolicy::DEFAULT };
     let upkeep = Upkeep::prepare(hold, loss_policy, report)?;
     tell_ready().context("cannot report that the keeper is ready")?;
@@ -184,7 +186,7 @@ pub(super) fn run(
     };
     if let Some(mut store) = store {
         let ends = Some(Instant::now() + request.ttl.get());
-        let retry = Retry { pending: "not released", ends, signals: None };
+        let mut retry = Retry { pending: "not released", ends, signals: None };
         // An error could no longer be reported, and the lease expires in any case.
         let _ = retry.run(&mut *store, report, |store| store.release(key, token, outcome));
     }

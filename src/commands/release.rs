@@ -35,7 +35,7 @@ fn release(
     token: &Token,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let retry = Retry { pending: "not released", ends: None, signals: None };
+    let mut retry = Retry::of("not released");
     match retry.run(store, report, |store| store.release(key, token, Outcome::Unknown))? {
         Release::NotHeld(why) => Err(Error::NotReleased(why)),
         Release::Released | Release::Unknown => {

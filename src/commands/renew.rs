@@ -8,16 +8,25 @@ use crate::config::{self, ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::{Renewal, millis, show};
+use crate::rules::{Failure, Instant, Renewal, millis, show};
 
 pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Error> {
-    let cli::RenewArgs { common, ttl, hold } = options;
+    let cli::RenewArgs { common, ttl, min_replicas, hold } = options;
     let token = config::token(hold.token, "")?;
-    let server = ServerSettings::resolve(&common, ttl, 0, ReadOnce::new())?;
+    let min_replicas = config::min_replicas(min_replicas)?;
+    let server = ServerSettings::resolve(&common, ttl, min_replicas, ReadOnce::new())?;
     let key = server.key(&hold.name);
     let mut store = open(&server, report)?;
-    let retry = Retry { pending: "not renewed", ends: None, signals: None };
-    match retry.run(&mut *store, report, |store| store.renew(&key, &token, ttl, None))? {
+    let mut retry = Retry::of("not renewed");
+    let renewal = retry.run(&mut *store, report, |store| store.renew(&key, &token, ttl, None));
+    let unconfirmed = |failure: Failure| match retry.ends {
+        Some(ends) => failure.reworded(|why| {
+            let left = show(ends.since(Instant::now()));
+            format!("not renewed (the lease may expire in {left}): {why}")
+        }),
+        None => failure,
+    };
+    match renewal.map_err(unconfirmed)? {
         Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
         Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);

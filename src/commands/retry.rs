@@ -11,16 +11,21 @@ use crate::system::signals::{Signals, ends};
 pub(super) struct Retry<'a> {
     /// What has not happened while the server does not answer, for messages.
     pub(super) pending: &'static str,
-    /// The latest time at which the lease expires, if known.
+    /// When the lease expires, if known: as `Attempts::ends`, also after the attempts.
     pub(super) ends: Option<Instant>,
     /// `None` if rlock does not handle signals, so that they end the process.
     pub(super) signals: Option<&'a mut Signals>,
 }
 
 impl Retry<'_> {
+    /// Of a request whose lease is unknown.
+    pub(super) fn of(pending: &'static str) -> Self {
+        Self { pending, ends: None, signals: None }
+    }
+
     /// Sends the request, and sends it again while the server does not answer.
     pub(super) fn run<T: Repeatable>(
-        mut self,
+        &mut self,
         store: &mut dyn Store,
         report: &Report,
         mut request: impl FnMut(&mut dyn Store) -> Result<T, Failure>,
@@ -28,10 +33,13 @@ impl Retry<'_> {
         let mut attempts = Attempts::new(self.ends, Instant::now());
         let mut failures = 0;
         loop {
+            let sent = Instant::now();
             let answer = request(store);
             report.diagnostics(store.diagnostics());
             let now = Instant::now();
-            let (failure, again) = match attempts.answered(answer, now) {
+            let next = attempts.answered(sent, answer, now);
+            self.ends = attempts.ends;
+            let (failure, again) = match next {
                 Next::Done(answer) => return Ok(answer),
                 Next::Failed(failure) => return Err(failure),
                 Next::Again(failure, again) => (failure, again),

@@ -24,9 +24,6 @@ use crate::text::{Line, quoted};
 /// that.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// A revocation, or the removal of one client, is not known to have happened yet.
-const RETRY: Retry<'_> = Retry { pending: "not revoked", ends: None, signals: None };
-
 /// Revokes all holds, prints the holders, and waits until they are gone.
 pub(super) fn run(
     store: &mut dyn Store,
@@ -36,7 +33,8 @@ pub(super) fn run(
     report: &Report,
 ) -> Result<Exit, Error> {
     let (revocation, by) = how(options);
-    let before = RETRY.run(store, report, |store| store.revoke(key, revocation, &by))?;
+    let mut retry = Retry::of("not revoked");
+    let before = retry.run(store, report, |store| store.revoke(key, revocation, &by))?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::Graceful) => {
             let who = before.foreigner();
@@ -70,7 +68,8 @@ pub(super) fn run_for_one(
     report: &Report,
 ) -> Result<Exit, Error> {
     let (revocation, by) = how(options);
-    let removal = RETRY.run(store, report, |store| store.remove(key, id, revocation, &by))?;
+    let mut retry = Retry::of("not revoked");
+    let removal = retry.run(store, report, |store| store.remove(key, id, revocation, &by))?;
     let wrong = |what: String, remedy: String, view: &View| {
         let fault = UserMessage::new(what).with_remedy(remedy);
         Err(Error::Id { fault, view: Box::new(view.clone()) })
@@ -126,7 +125,7 @@ fn finish(
     awaited.retain(|(holder, _)| holder.state != HoldState::Cooling);
     let mut announced = false;
     while !options.now && (!awaited.is_empty() || more > 0) {
-        let retry = Retry { pending: "not confirmed", ends: None, signals: None };
+        let mut retry = Retry::of("not confirmed");
         let view = retry.run(store, report, |store| store.inspect(key)).map_err(|failure| {
             failure.reworded(|what| format!("revoked, but not awaited: {what}"))
         })?;

@@ -19,7 +19,7 @@ pub struct ServerSettings {
     pub(crate) location: Location,
     pub(crate) prefix: Prefix,
     pub(crate) io_timeout: Duration,
-    /// How many replicas must confirm each grant.
+    /// How many replicas must confirm each grant and each renewal.
     pub(crate) min_replicas: u32,
     /// Warnings about a configuration that works but is unsafe.
     pub(crate) warnings: Vec<String>,

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The pauses double, from the first to the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BackOff {
-    next: Duration,
+    /// The pause that is due.
+    pub next: Duration,
     longest: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! Why a request got no answer, and what may have become of it.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::rules::UserMessage;
 
@@ -22,8 +23,9 @@ pub enum Failure {
     /// the same, because the server rejected the login but runs scripts for clients that are not
     /// logged in.
     Misconfigured { fault: UserMessage, executed: bool },
-    /// The request took effect, but too few replicas have confirmed it.
-    Unconfirmed(UserMessage),
+    /// The request took effect, but too few replicas have confirmed it. `left`: how long the lease of
+    /// a renewal lasts at least, whether a failover keeps the renewal or not, from before it was sent.
+    Unconfirmed { fault: UserMessage, left: Option<Duration> },
     /// The interrupt came first. `sent`: the request may have taken effect.
     Interrupted { sent: bool },
 }
@@ -74,6 +76,14 @@ impl Failure {
         self.fault().cloned().unwrap_or_else(|| UserMessage::new(self.problem()))
     }
 
+    /// The same failure, of the renewal of a lease that lasts at least this long.
+    pub(crate) fn of_lease(mut self, lasts: Option<Duration>) -> Self {
+        if let Self::Unconfirmed { left, .. } = &mut self {
+            *left = lasts;
+        }
+        self
+    }
+
     /// The same failure in other words.
     pub(crate) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
         match &mut self {
@@ -81,7 +91,7 @@ impl Failure {
             | Self::Unavailable(fault)
             | Self::NotHere(fault)
             | Self::TooLarge(fault)
-            | Self::Unconfirmed(fault)
+            | Self::Unconfirmed { fault, .. }
             | Self::Misconfigured { fault, .. } => *fault = fault.clone().reworded(reword),
             Self::Interrupted { .. } => {}
         }
@@ -94,7 +104,7 @@ impl Failure {
             | Self::Unavailable(fault)
             | Self::NotHere(fault)
             | Self::TooLarge(fault)
-            | Self::Unconfirmed(fault)
+            | Self::Unconfirmed { fault, .. }
             | Self::Misconfigured { fault, .. } => Some(fault),
             Self::Interrupted { .. } => None,
         }
@@ -143,7 +153,7 @@ impl Failure {
             }
             Self::Misconfigured { fault, .. } => Self::Misconfigured { fault, executed: true },
             Self::Interrupted { .. } => Self::Interrupted { sent: true },
-            failure @ (Self::TooLarge(_) | Self::Unconfirmed(_)) => failure,
+            failure @ (Self::TooLarge(_) | Self::Unconfirmed { .. }) => failure,
         }
     }
 
@@ -163,7 +173,7 @@ impl Failure {
             Self::Misconfigured { executed, .. } => *executed,
             Self::Unavailable(_) | Self::NotHere(_) => false,
             Self::TooLarge(_) => true,
-            Self::Unconfirmed(_) => true,
+            Self::Unconfirmed { .. } => true,
         }
     }
 }

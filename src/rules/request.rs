@@ -143,6 +143,8 @@ pub enum Renewal {
         fence: Fence,
         slot: Option<Slot>,
         left: Duration,
+        /// What was left before.
+        before: Duration,
     },
     NotHeld(Reason),
 }

@@ -41,7 +41,7 @@ use member_store::MemberStore;
 use super::Interrupt;
 use super::blocking::received;
 use super::shortage;
-use super::wire::Address;
+use super::wire::{Address, Limit};
 use crate::report::Diagnostic;
 use crate::rules::quorum::{Held, Votes, grace_until, majority};
 use crate::rules::servers::Run;
@@ -119,7 +119,7 @@ impl Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
         let begun = Instant::now();
-        let mut until = begun + self.io_timeout;
+        let mut until = Limit::new(self.io_timeout, interrupt).until;
         let (reply_sender, replies) = channel().map_err(cannot_query)?;
         let mut votes = Votes::new(self.members.len());
         let mut awaited = Vec::new();

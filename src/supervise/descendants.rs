@@ -20,7 +20,7 @@ use crate::system::children::ended;
 const GONE: Pid = Pid::from_raw(0);
 
 /// How many children are reaped before rlock looks at the time and its other events again.
-const BATCH: usize = 64;
+const BATCH: usize = 16;
 
 /// Finds the descendants of the command.
 pub(super) struct Descendants {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use crate::report::Report;
 use crate::rules::renewals::Schedule;
@@ -10,7 +11,7 @@ use crate::rules::supervisor::Event;
 use crate::rules::{Instant, Key, Lease, Token, show};
 use crate::store::Store;
 use crate::system::channel::Sender;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Interrupter, Want, ready};
 use crate::system::wakeup::Wakeup;
 
 /// The hold under which a command runs.
@@ -18,6 +19,8 @@ pub(crate) struct RenewableHold {
     pub(crate) key: Key,
     pub(crate) token: Token,
     pub(crate) lease: Lease,
+    /// How long the server took to answer the first request, on a new connection.
+    pub(crate) connected_in: Duration,
 }
 
 /// How the supervisor wakes the renewing thread.
@@ -40,6 +43,8 @@ pub(super) struct Renewer {
     /// Locked during a request. Empty before the command starts and after it has ended.
     pub(super) store: Mutex<Option<Box<dyn Store>>>,
     pub(super) hold: RenewableHold,
+    /// How long before the end of a lease the command is stopped.
+    pub(super) kill_after: Duration,
     pub(super) sender: Sender<Event>,
     pub(super) wakeups: Wakeups,
     pub(super) report: Report,
@@ -48,8 +53,8 @@ pub(super) struct Renewer {
 impl Renewer {
     /// Renews the lease until the supervisor stops the thread or takes the store back.
     pub(super) fn run(&self) {
-        let RenewableHold { key, token, lease } = &self.hold;
-        let mut schedule = Schedule::new(*lease);
+        let RenewableHold { key, token, lease, connected_in } = &self.hold;
+        let mut schedule = Schedule::new(*lease, self.kill_after, *connected_in);
         while !self.stopped_before(schedule.next) {
             if schedule.next.is_none() {
                 continue;
@@ -57,7 +62,8 @@ impl Renewer {
             let Ok(mut store) = self.store.lock() else { break };
             let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
-            let stop = Some(self.wakeups.stop.as_fd().into());
+            let stop = Interrupter::from(self.wakeups.stop.as_fd());
+            let stop = Some(stop.before(Some(schedule.last_attempt())));
             let answer = store.renew(key, token, Some(schedule.ttl()), stop);
             let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
             self.sender.send(event.clone());

@@ -58,7 +58,9 @@ impl Upkeep {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
         let (sender, events) = channel()?;
         report.patience = Patience::Short(None);
-        let renewer = Arc::new(Renewer { store: Mutex::default(), hold, sender, wakeups, report });
+        let kill_after = machine.lease.deadline().since(machine.stop_at());
+        let store = Mutex::default();
+        let renewer = Arc::new(Renewer { store, hold, kill_after, sender, wakeups, report });
         let mut continue_timer = ContinueTimer::new();
         continue_timer.set(machine.continue_at());
         let lock = LockOutcome::Kept;

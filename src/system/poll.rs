@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::rules::Instant;
+use crate::rules::renewals::LastAttempt;
 
 /// What to wait for on a descriptor.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ pub type Interrupt<'a> = Option<Interrupter<'a>>;
 pub struct Interrupter<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
     at: Option<Instant>,
+    /// The last attempt at what is interrupted, for which this one leaves time.
+    pub(crate) last_attempt: Option<LastAttempt>,
 }
 
 impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
@@ -38,12 +41,17 @@ impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
 impl<'a> Interrupter<'a> {
     /// Whichever of the two becomes readable first.
     pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other], at: None }
+        Self { stops: [Some(one), other], ..Self::default() }
     }
 
     /// The same, or this moment.
     pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
         Self { at: moment, ..self }
+    }
+
+    /// The same, for an attempt that may precede this one.
+    pub(crate) fn before(self, last_attempt: Option<LastAttempt>) -> Self {
+        Self { last_attempt, ..self }
     }
 }
 
@@ -62,7 +70,7 @@ pub(crate) fn wait<'a>(
     interrupt: Interrupt<'a>,
     until: impl Into<Option<Instant>>,
 ) -> io::Result<Woken> {
-    let Interrupter { stops, at } = interrupt.unwrap_or_default();
+    let Interrupter { stops, at, .. } = interrupt.unwrap_or_default();
     let stops: Vec<_> = stops.into_iter().flatten().map(|stop| (stop, Want::Read)).collect();
     let stop_count = stops.len();
     let until = until.into().into_iter().chain(at).min();

@@ -32,7 +32,7 @@ struct Away {
 impl Away {
     fn new(since: Instant, failure: &Failure) -> Self {
         let again = match failure {
-            Failure::Unconfirmed(_) => "enough replicas confirm the lock",
+            Failure::Unconfirmed { .. } => "enough replicas confirm the lock",
             _ => "the server is answering",
         };
         Self { since, problem: failure.problem().to_owned(), noted: false, again }

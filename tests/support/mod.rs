@@ -386,6 +386,11 @@ impl Running {
         shown.rsplit('\n').next().unwrap().to_owned() + &rest
     }
 
+    /// Whether it prints this on stderr before it ends.
+    pub fn says_later(&mut self, part: &str) -> bool {
+        self.stderr.through(part, "its end").is_some()
+    }
+
     /// Lets a `read` in the command return.
     pub fn say(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("stdin is still open");

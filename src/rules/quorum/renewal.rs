@@ -5,14 +5,15 @@ use std::time::Duration;
 use super::majority::{first_known, most_common};
 use super::votes::Votes;
 use crate::rules::quorum::Held;
-use crate::rules::{Reason, Renewal};
+use crate::rules::{Failure, Reason, Renewal};
 
 /// What the votes on a renewal mean.
 pub enum RenewalDecision {
     Renewed {
         held: Held,
-        /// The shortest lease among the members that renewed it.
+        /// The shortest lease among the members that renewed it, now and before.
         left: Duration,
+        before: Duration,
         /// The members that have lost the hold.
         lost: Vec<usize>,
     },
@@ -22,6 +23,8 @@ pub enum RenewalDecision {
         renewed: usize,
         /// The members that have lost the hold.
         lost: Vec<usize>,
+        /// How long a majority keeps the lease at least, if the replicas of some have not confirmed it.
+        left: Option<Duration>,
     },
 }
 
@@ -45,17 +48,31 @@ pub fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
     let lost = votes.values().filter(|(_, renewal)| !has(renewal, held));
     let lost = lost.map(|(number, _)| number).collect();
     let lefts = votes.values().filter_map(|(_, renewal)| match renewal {
-        Renewal::Renewed { left, .. } if has(renewal, held) => Some(*left),
+        Renewal::Renewed { left, before, .. } if has(renewal, held) => Some((*left, *before)),
         _ => None,
     });
-    let lefts: Vec<Duration> = lefts.collect();
+    let (lefts, befores): (Vec<Duration>, Vec<Duration>) = lefts.unzip();
     match held {
         Some(held) if lefts.len() >= votes.majority() => {
-            let left = lefts.into_iter().min().unwrap_or_default();
-            RenewalDecision::Renewed { held, left, lost }
+            let [left, before] =
+                [lefts, befores].map(|all| all.into_iter().min().unwrap_or_default());
+            RenewalDecision::Renewed { held, left, before, lost }
         }
-        _ => RenewalDecision::TooFew { renewed: lefts.len(), lost },
+        _ => {
+            RenewalDecision::TooFew { renewed: lefts.len(), lost, left: unconfirmed(votes, lefts) }
+        }
     }
+}
+
+/// How long a majority keeps a lease that these members renewed for so long, and that others renewed
+/// without enough replicas.
+fn unconfirmed(votes: &Votes<Renewal>, mut lefts: Vec<Duration>) -> Option<Duration> {
+    lefts.extend(votes.votes.iter().filter_map(|vote| match vote {
+        Some(Err(Failure::Unconfirmed { left, .. })) => *left,
+        _ => None,
+    }));
+    lefts.sort_unstable_by(|one, other| other.cmp(one));
+    lefts.get(votes.majority() - 1).copied()
 }
 
 /// The hold that most members renewed.
@@ -76,19 +93,24 @@ fn has(renewal: &Renewal, held: Option<Held>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Failure, Fence, Slot};
+    use crate::rules::{Fence, Slot, UserMessage};
 
-    /// What each member answered: a digit for a renewal of that slot, for so many seconds, `n` not
-    /// held, `f` failed, `-` nothing.
+    /// What each member answered: a digit for a renewal of that slot, for so many seconds, `u`
+    /// without enough replicas, for 5 s at least, `n` not held, `f` failed, `-` nothing.
     fn votes(answers: &str) -> Votes<Renewal> {
         let vote = |answer: char| match answer {
+            'u' => {
+                let (fault, left) = (UserMessage::new("0 of 1"), Some(Duration::from_secs(5)));
+                Some(Err(Failure::Unconfirmed { fault, left }))
+            }
             'n' => Some(Ok(Renewal::NotHeld(Reason::unknown()))),
             'f' => Some(Err(Failure::Interrupted { sent: false })),
             '-' => None,
             digit => {
                 let slot = digit.to_digit(10).and_then(Slot::new);
                 let left = Duration::from_secs(slot.map_or(0, Slot::get).into());
-                Some(Ok(Renewal::Renewed { left, fence: Fence(7), slot }))
+                let before = Duration::from_secs(1);
+                Some(Ok(Renewal::Renewed { left, fence: Fence(7), slot, before }))
             }
         };
         Votes { votes: answers.chars().map(vote).collect(), asked: vec![true; answers.len()] }
@@ -103,6 +125,11 @@ mod tests {
             ("1--", false, "too few 1 []"),
             ("1nf", false, "too few 1 [1]"),
             ("1fff-", false, "too few 1 []"),
+            // Two of three last for 5 s, and then a failover may lose one of them.
+            ("uu-", false, "too few 0 [] 5s"),
+            ("9u-", false, "too few 1 [] 5s"),
+            ("9un", false, "too few 1 [2] 5s"),
+            ("u--", false, "too few 0 []"),
             ("nn-", true, "not held"),
             ("n12", true, "not held"),
             ("nnn11", true, "not held"),
@@ -115,7 +142,10 @@ mod tests {
                     format!("renewed {} {lost:?}", left.as_secs())
                 }
                 RenewalDecision::NotHeld(_) => "not held".into(),
-                RenewalDecision::TooFew { renewed, lost } => format!("too few {renewed} {lost:?}"),
+                RenewalDecision::TooFew { renewed, lost, left } => {
+                    let left = left.map_or(String::new(), |left| format!(" {}s", left.as_secs()));
+                    format!("too few {renewed} {lost:?}{left}")
+                }
             };
             assert_eq!(decided, expected, "{answers}");
         }

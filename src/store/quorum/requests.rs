@@ -47,11 +47,17 @@ impl Store for Quorum {
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
         let can_restore = self.granted.is_some();
-        let skipped = if can_restore { self.busy() } else { Vec::new() };
+        let last = interrupt.and_then(|it| it.last_attempt);
+        // The last attempt follows what they are busy with.
+        let is_last = last.is_some_and(|last| last.at <= Instant::now());
+        let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
             can_restore,
             &skipped,
-            move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
+            move |store, withdrawal| {
+                let withdrawal = withdrawal.map(|withdrawal| withdrawal.before(last));
+                store.renew(&key, &its_token, ttl, withdrawal)
+            },
             |votes| !can_restore && is_renewal_decided(votes),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
@@ -60,12 +66,12 @@ impl Store for Quorum {
             interrupt,
         )?;
         match decide_renewal(&votes) {
-            RenewalDecision::Renewed { held: (fence, slot), left, lost } => {
+            RenewalDecision::Renewed { held: (fence, slot), left, before, lost } => {
                 self.restore(token, ttl, &lost);
-                Ok(Renewal::Renewed { fence, slot, left })
+                Ok(Renewal::Renewed { fence, slot, left, before })
             }
             RenewalDecision::NotHeld(why) => Ok(Renewal::NotHeld(why)),
-            RenewalDecision::TooFew { renewed, lost } => {
+            RenewalDecision::TooFew { renewed, lost, left } => {
                 // While the lease lasts, no other client can have a majority. The next attempt then
                 // counts these.
                 if renewed > 0 {
@@ -75,7 +81,12 @@ impl Store for Quorum {
                     let what = format!("{} has lost the hold", self.members[number].name());
                     votes.votes[number] = Some(Err(Failure::Unavailable(UserMessage::new(what))));
                 }
-                Err(self.too_few(renewed, &votes))
+                Err(match (self.too_few(renewed, &votes), left) {
+                    (Failure::Unavailable(fault), left @ Some(_)) => {
+                        Failure::Unconfirmed { fault, left }
+                    }
+                    (failure, _) => failure,
+                })
             }
         }
     }

@@ -296,7 +296,7 @@ impl Node {
             let remedy = format!(
                 "check INFO replication there; to survive a failover, run {enough} replicas"
             );
-            Failure::Unconfirmed(fault.with_remedy(remedy))
+            Failure::Unconfirmed { fault: fault.with_remedy(remedy), left: None }
         })
     }
 }

@@ -261,8 +261,14 @@ impl<T: Topology> Store for RedisStore<T> {
         let ttl = ttl.map_or(String::new(), |ttl| ttl.as_millis().to_string());
         let call = self.call(scripts::RENEW, key, Some(token)).with(ttl);
         let call = call.confirmed_by(self.min_replicas);
-        let renewal = self.run(&call, reply::renewal, interrupt)?;
-        renewal.confirmed(|renewal| matches!(renewal, Renewal::Renewed { .. }))
+        let reply = self.run(&call, reply::renewal, interrupt)?;
+        match (&reply.value, reply.unconfirmed) {
+            (Renewal::Renewed { left, before, .. }, Some(failure)) => {
+                // After a copy that was lost, `before` tells of that one.
+                Err(failure.of_lease((!reply.repeated).then_some(*left.min(before))))
+            }
+            _ => Ok(reply.value),
+        }
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {

@@ -186,6 +186,7 @@ pub fn renewal(reply: Value) -> Option<Renewal> {
             fence: fields.fence()?,
             left: fields.millis()?,
             slot: fields.slot()?,
+            before: fields.millis()?,
         }),
         "not-held" => Some(Renewal::NotHeld(fields.reason()?)),
         _ => None,

@@ -17,9 +17,21 @@ pub(in crate::store) struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    /// From now on.
+    /// From now on, until a request can be sent. Leaves time for a last attempt.
     pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        Self { timeout, until: Instant::now() + timeout, interrupt }
+        let now = Instant::now();
+        let until = now + timeout;
+        let last = interrupt.and_then(|it| it.last_attempt);
+        let until = last.map_or(until, |last| last.send_until(until, now));
+        Self { timeout: until.since(now), until, interrupt }
+    }
+
+    /// From now on, for the replies to a request.
+    pub(in crate::store) fn of_replies(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
+        let until = Instant::now() + timeout;
+        let last = interrupt.and_then(|it| it.last_attempt);
+        let until = last.map_or(until, |last| last.await_until(until));
+        Self { timeout, until, interrupt }
     }
 
     /// The same limit, after the server has blocked for this long.

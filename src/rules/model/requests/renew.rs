@@ -10,16 +10,16 @@ impl Transaction<'_> {
     pub fn renew(&mut self, token: &Token, ttl: Option<Ttl>) -> Renewal {
         let token = token.as_str();
         self.reconcile();
-        let held = self.valid_hold(token).map(|hold| {
-            // exec and a keeper rely on the lease that they have. Only a script that called acquire
-            // may shorten its lease.
-            let at_least = if hold.client.kind == HoldKind::Acquire { 0 } else { hold.deadline };
-            (Fence(hold.fence), hold.slot, ttl.map_or(hold.ttl, Ttl::as_millis), at_least)
-        });
-        let renewal = match held {
-            Some((fence, slot, ttl, at_least)) => {
+        let renewal = match self.valid_hold(token).cloned() {
+            Some(hold) => {
+                // exec and a keeper rely on the lease that they have. Only a script that called acquire
+                // may shorten its lease.
+                let is_script = hold.client.kind == HoldKind::Acquire;
+                let at_least = if is_script { 0 } else { hold.deadline };
+                let ttl = ttl.map_or(hold.ttl, Ttl::as_millis);
                 let left = Duration::from_millis(self.extend(token, ttl, at_least));
-                Renewal::Renewed { fence, slot, left }
+                let before = Duration::from_millis(hold.deadline.saturating_sub(self.now));
+                Renewal::Renewed { fence: Fence(hold.fence), slot: hold.slot, left, before }
             }
             None => Renewal::NotHeld(self.why_not_held(token)),
         };

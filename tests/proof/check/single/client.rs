@@ -127,9 +127,11 @@ impl Client {
             Phase::Holding(machine, schedule) => {
                 machine.shift(back);
                 schedule.next.shift(back);
+                schedule.lease.sent.shift(back);
             }
             Phase::Releasing(attempts, again) => {
                 attempts.until.shift(back);
+                attempts.ends.shift(back);
                 again.shift(back);
             }
             Phase::Idle | Phase::Ended | Phase::Crashed => {}

@@ -26,6 +26,7 @@ impl What {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "most replies are verdicts")]
 pub(super) enum Reply {
     Verdict(Verdict),
     Renewal(Renewal),

@@ -84,6 +84,7 @@ const ROWS: [(&str, Decides); 16] = [
             left: Duration::from_secs(1),
             fence: Fence(7),
             slot: Slot::new(slot),
+            before: Duration::ZERO,
         };
         let votes = votes(servers, |member| Some(renewed(if member < count { 1 } else { 2 })));
         let decision = decide_renewal(&votes);
