@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, sock_filter};
 use nix::sys::prctl::set_no_new_privs;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Every use of a system call.
     Call(c_long),
