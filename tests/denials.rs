@@ -1,15 +1,18 @@
 //! What this user, this sandbox or this host lacks is not a server that is unreachable: no command
 //! runs unlocked because of it, and it is told what is missing.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use nix::errno::Errno::{self, *};
 use nix::libc;
 use nix::unistd::geteuid;
 
+use crate::support::name::Name;
+use crate::support::quorum::servers;
 use crate::support::sandbox::{Refused, refuse};
 use crate::support::{Client, Finished, Server, at, holder, run};
+use crate::tls::Authority;
 
 /// The status without --on-unreachable, and what is said.
 type Meaning = (i32, &'static str);
@@ -90,7 +93,7 @@ fn what_an_error_of_the_system_means_depends_on_its_call() {
             let is_away = (*status, *told) == AWAY;
             assert_eq!(output.out().contains("RUNS"), is_away, "{what}: {output:?}");
             assert_eq!(output.code(), if is_away { 0 } else { *status }, "{what}: {output:?}");
-            let wait = if *status == 78 { "1h" } else { "300ms" };
+            let wait = if *status == 78 { "1h" } else { "100ms" };
             let output = limited(&format!("exec -w {wait} L echo RUNS"));
             assert_eq!((output.code(), &*output.out()), (*status, ""), "{what}: {output:?}");
             assert!(output.err().contains(&format!("; {told}")), "{what}: {output:?}");
@@ -144,4 +147,104 @@ fn a_user_who_may_not_open_a_socket_is_told_what_is_missing_and_never_runs_unloc
     set_mode(&socket, 0o777);
     other.run("exec -n L echo RUNS").exits(75);
     held.finish();
+}
+
+#[test]
+fn once_served_a_client_that_is_denied_goes_on_until_the_lease_or_the_wait_ends() {
+    let server = Server::start();
+    set_mode(server.directory(), 0o755);
+    set_mode(&server.socket(), 0o777);
+    let way = tempfile::tempdir().unwrap();
+    set_mode(way.path(), 0o755);
+    symlink(server.socket(), way.path().join("socket")).unwrap();
+    let other = by_another_user(&format!("unix://{}/socket", way.path().display()));
+    let mut holder = other.holder("--ttl 6s L");
+    let mut waiter = other.waiter("-w 1m --ttl 6s L");
+    let mut loser = other.waiter("-w 3s --ttl 6s L");
+    set_mode(way.path(), 0);
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    for client in [&mut holder, &mut waiter, &mut loser] {
+        client.told("permission denied");
+    }
+    loser.end().exits(69).says("search (x) permission");
+    set_mode(way.path(), 0o755);
+    holder.finish().exits(0);
+    waiter.end().exits(0).prints("ENTERED");
+}
+
+#[test]
+fn a_directory_of_locks_that_closes_while_a_client_waits_is_waited_for() {
+    let way = tempfile::tempdir().unwrap();
+    let locks = way.path().join("locks");
+    std::fs::create_dir(&locks).unwrap();
+    set_mode(&locks, 0o777);
+    set_mode(way.path(), 0o755);
+    let other = by_another_user(&format!("local:{}", locks.display()));
+    let token = other.acquire("--ttl 1m L");
+    let mut waiter = other.waiter("-w 1m --ttl 1s L");
+    set_mode(way.path(), 0);
+    other.run("exec -w 1h L true").exits(78);
+    waiter.told("permission denied");
+    set_mode(way.path(), 0o755);
+    other.run(&format!("release L {token}")).exits(0);
+    waiter.end().exits(0).prints("ENTERED");
+}
+
+#[test]
+fn an_address_of_a_family_that_this_host_lacks_does_not_hide_the_others() {
+    let server = Server::on_tcp(&[]);
+    let [six, four] = [libc::AF_INET6, libc::AF_INET].map(Refused::Socket);
+    for errno in [EAFNOSUPPORT, EPERM] {
+        for (behind, refused, status, prints) in [
+            (server.port(), &[six][..], 0, "L"),
+            // Without a lock, there is no such variable.
+            (0, &[six], 1, ""),
+            (server.port(), &[six, four], 78, ""),
+        ] {
+            let name = Name::of(&[behind]);
+            name.leads_to_also("::1");
+            let client = name.client("redis", "");
+            let mut exec = client.rlock("exec -n --on-unreachable run L printenv RLOCK_NAME");
+            let output = run(refuse(&mut exec, refused, errno)).prints(prints);
+            assert_eq!(output.code(), status, "{errno}, {refused:?}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_this_host_cannot_open_now_is_not_a_wrong_one() {
+    let authority = Authority::new();
+    let [file, url] =
+        [authority.file("ca.crt").display().to_string(), "rediss://127.0.0.1:1".into()];
+    let client = |opened: &str| {
+        let strace = format!("strace -f -qq -o /dev/null -e trace=openat -P {file}");
+        let strace = format!("{strace} -e inject=openat:error={opened}");
+        let client = Client::of(url.clone()).by(strace.split(' ').map(str::to_owned).collect());
+        client.with("RLOCK_TLS_CA", &*file)
+    };
+    let exec = "exec -w 300ms L true";
+    for (opened, status, told) in [
+        ("EMFILE", 69, "; raise ulimit -n"),
+        ("EMFILE:when=2+", 69, "; raise ulimit -n"),
+        ("EIO", 69, "; check the disk"),
+        ("EACCES", 78, "; allow access to it"),
+        ("EACCES:when=2+", 78, "; allow access to it"),
+    ] {
+        client(opened).run(exec).exits(status).says(told);
+    }
+}
+
+#[test]
+fn a_member_that_denies_this_client_leaves_the_others_their_majority() {
+    let servers = servers(3);
+    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(" ");
+    servers.iter().for_each(|server| set_mode(server.directory(), 0o755));
+    servers.iter().for_each(|server| set_mode(&server.socket(), 0o777));
+    let other = by_another_user(&urls).with("RLOCK_TTL", "3s");
+    set_mode(&servers[0].socket(), 0);
+    let told = "(continuing without this server); grant this user write (w) permission on";
+    other.run("exec -n L true").exits(0).says(told);
+    set_mode(&servers[1].socket(), 0);
+    let unlocked = "exec -w 1h --on-unreachable run L echo RUNS";
+    other.run(unlocked).exits(78).prints("").says("grant this user write (w) permission on");
 }

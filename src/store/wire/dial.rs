@@ -120,7 +120,10 @@ fn race(
                 true => ("TLS handshake", "check that it uses TLS"),
                 false => ("answer", "check the server and the network"),
             };
-            return Err(unconnected(format!("no {what} within {}", show(limit.timeout)), remedy));
+            let silent = unconnected(format!("no {what} within {}", show(limit.timeout)), remedy);
+            // Another address could not be asked.
+            let failure = failure.filter(|(blame, _)| *blame == Blame::Host);
+            return Err(failure.map_or(silent, |(_, failure)| failure).if_others(answers));
         }
         let again = match is_last {
             _ if is_unix => now + BACKLOG_RETRY,
@@ -140,6 +143,7 @@ fn failed(peer: &Address, call: SystemCall, error: &io::Error) -> (Blame, Failur
             let fault = tls::reason(error).reworded(|why| format!("TLS failed: {why}"));
             (Blame::Client, Failure::Misconfigured { fault, executed: false })
         }
+        // It has no other address.
         (_, Endpoint::Unix(path)) => (Blame::Client, denial::failure_at(path, call, error)),
         _ => denial::blamed(call, error),
     }
