@@ -63,10 +63,7 @@ fn open(server: &ServerSettings, report: &Report) -> Result<Box<dyn Store>, Erro
         report.note(warning);
     }
     report.detail(format_args!("using {server}"));
-    server
-        .location
-        .open(server.io_timeout, server.min_replicas)
-        .map_err(|what| Error::Config(what.into()))
+    Ok(server.location.open(server.io_timeout, server.min_replicas)?)
 }
 
 /// Where the results and errors of a command go.

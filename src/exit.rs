@@ -47,7 +47,7 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         "69",
         ALL,
         "no usable server: unreachable, not answering, loading, out of memory, or too few servers \
-         for a quorum",
+         for a quorum; or this host lacks descriptors, threads, ports or memory",
     ),
     (
         "69",
@@ -66,10 +66,10 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
     (
         "78",
         ALL,
-        "configuration error: no URL, bad URL, wrong password, missing permissions, TLS failure, a \
-         replica instead of a master (`inspect` accepts one), one node instead of a cluster, the same \
-         server twice, a missing directory, a lock that cannot be read, a fencing token ahead of the \
-         clock",
+        "configuration error: no URL, bad URL, wrong password, missing permissions, a socket or a \
+         file that this user may not open, TLS failure, a replica instead of a master (`inspect` \
+         accepts one), one node instead of a cluster, the same server twice, a missing directory, a \
+         lock that cannot be read, a fencing token ahead of the clock",
     ),
     (
         "79",

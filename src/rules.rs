@@ -19,6 +19,7 @@ pub(crate) mod request;
 mod retries;
 pub mod servers;
 pub mod supervisor;
+mod system_call;
 mod user_message;
 pub mod waiter;
 
@@ -46,4 +47,5 @@ pub use request::{
     Seen, Ticket, Verdict,
 };
 pub use retries::{Attempts, Next};
+pub(crate) use system_call::{Blame, NAME_ANOTHER, SystemCall};
 pub use user_message::UserMessage;

@@ -5,12 +5,12 @@
 //! the trait, so it does not know which kind of store it uses.
 
 mod blocking;
+pub(crate) mod denial;
 pub mod local;
 pub mod location;
 mod open;
 pub mod quorum;
 pub mod server;
-mod shortage;
 pub(crate) mod survey;
 pub mod wire;
 

@@ -13,6 +13,7 @@ pub(crate) mod inherited;
 pub(crate) mod poll;
 pub(crate) mod program;
 pub(crate) mod random;
+pub(crate) mod rights;
 pub(crate) mod signals;
 pub(crate) mod spawn;
 pub(crate) mod thread;

@@ -8,6 +8,7 @@ mod addresses;
 mod bounded;
 mod cluster;
 mod completion;
+mod denials;
 mod endpoint;
 mod errors;
 mod every_signal;

@@ -12,9 +12,8 @@ use std::time::Duration;
 use nix::libc;
 
 use super::handover::ReadOnce;
-use crate::error::Error;
-use crate::report::plain;
-use crate::rules::{Instant, UserMessage, show};
+use crate::rules::{Failure, Instant, SystemCall, UserMessage, show};
+use crate::store::denial;
 use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
 use crate::text::{is_harmless, quoted};
@@ -68,7 +67,7 @@ impl Files {
         &mut self,
         role: FileRole,
         path: &Path,
-    ) -> Result<(String, Option<Reread<String>>), Error> {
+    ) -> Result<(String, Option<Reread<String>>), Failure> {
         let password = self.first_line(role, path)?;
         // A keeper changes its directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -76,18 +75,17 @@ impl Files {
         let reread = move || {
             // Reading a pipe would delay each login, and in vain.
             let is_file = std::fs::metadata(&path).is_ok_and(|found| found.is_file());
-            let again = match is_file {
+            match is_file {
                 true => Self::new(timeout, ReadOnce::new()).first_line(role, &path),
-                false => Err(fail(role, &path, "no longer a readable file")),
-            };
-            again.map_err(|error| error.to_string())
+                false => Err(unusable(role, &path, "no longer a readable file")),
+            }
         };
         let is_read_once = self.read_once.contains_key(role.option());
         Ok((password, (!is_read_once).then(|| Arc::new(reread) as Reread<String>)))
     }
 
     /// Later lines may be notes.
-    fn first_line(&mut self, role: FileRole, path: &Path) -> Result<String, Error> {
+    fn first_line(&mut self, role: FileRole, path: &Path) -> Result<String, Failure> {
         let text = self.read(role, path)?;
         let line = first_line(&text);
         let problem = match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
@@ -95,16 +93,16 @@ impl Files {
             Ok(password) => return Ok(password.to_owned()),
             Err(_) => "first line is not UTF-8; convert the file",
         };
-        Err(fail(role, path, problem))
+        Err(unusable(role, path, problem))
     }
 
     /// Returns a whole file. Of a password file it may return only the beginning with the first
     /// line.
-    pub(super) fn read(&mut self, role: FileRole, path: &Path) -> Result<Vec<u8>, Error> {
+    pub(super) fn read(&mut self, role: FileRole, path: &Path) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.read_once.get(role.option()) {
             return Ok(text.clone());
         }
-        let (text, found) = self.content(role, path).map_err(|what| fail(role, path, &what))?;
+        let (text, found) = self.content(role, path)?;
         // Group access may be intended, access for all others is not.
         if role.is_secret() && found.is_file() && found.mode() & 0o004 != 0 {
             let (option, file) = (role.option(), quoted(&path.to_string_lossy()));
@@ -118,8 +116,11 @@ impl Files {
     }
 
     /// The content of a file, or why it cannot be read.
-    fn content(&self, role: FileRole, path: &Path) -> Result<(Vec<u8>, Metadata), String> {
-        let refused = |error: io::Error| plain(&error);
+    fn content(&self, role: FileRole, path: &Path) -> Result<(Vec<u8>, Metadata), Failure> {
+        let refused = |error: io::Error| {
+            let failure = denial::failure_at(path, SystemCall::Read, &error);
+            failure.reworded(|what| named(role, path, what))
+        };
         // Opening a pipe would block until its other end is open.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -134,7 +135,8 @@ impl Files {
             let [is_ready] = ready([(file.as_fd(), Want::Read)], Some(until)).map_err(refused)?;
             if !is_ready {
                 let timeout = show(self.timeout);
-                return Err(format!("not readable within {timeout}; raise --io-timeout"));
+                let what = format!("not readable within {timeout}; raise --io-timeout");
+                return Err(unusable(role, path, &what));
             }
             match file.read(&mut buffer[..at_once]) {
                 Ok(0) => break,
@@ -149,7 +151,8 @@ impl Files {
                 _ => ("file", text.len(), 4 << 20),
             };
             if length > largest {
-                return Err(format!("{what} exceeds {largest} bytes; use another file"));
+                let what = format!("{what} exceeds {largest} bytes; use another file");
+                return Err(unusable(role, path, &what));
             }
         }
         // Editors on Windows begin a file with a byte order mark.
@@ -164,11 +167,17 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
-/// Instead of a path, the user may have passed the content: a password or a key.
-fn fail(role: FileRole, path: &Path, what: &str) -> Error {
+fn unusable(role: FileRole, path: &Path, what: &str) -> Failure {
+    let fault = UserMessage::new(named(role, path, what));
+    Failure::Misconfigured { fault, executed: false }
+}
+
+/// A problem with the option and the file. Instead of a path, the user may have passed the content: a
+/// password or a key.
+fn named(role: FileRole, path: &Path, what: &str) -> String {
     let folder = path.ancestors().skip(1).find(|it| it.exists() && it.components().count() > 1);
     let unknown = folder.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path);
     let is_path = path.exists() || unknown.iter().all(|part| is_harmless(&part.to_string_lossy()));
     let shown = if is_path { path.to_string_lossy() } else { "***".into() };
-    Error::Config(UserMessage::new(format!("{} {shown}: {what}", role.option())))
+    format!("{} {shown}: {what}", role.option())
 }

@@ -11,7 +11,7 @@ use super::handover::ReadOnce;
 use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
 use crate::error::Error;
-use crate::rules::{Key, Name, Prefix, Timeout, Ttl};
+use crate::rules::{Failure, Key, Name, Prefix, Timeout, Ttl};
 use crate::store::location::{Credentials, Directory, Location, Pem, PemFiles, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
@@ -145,8 +145,8 @@ fn tls_files(common: &cli::CommonArgs, files: &mut Files) -> Result<TlsFiles, Er
     }
     // A keeper changes its directory.
     let paths = paths.map(|it| it.map(|path| std::path::absolute(&path).unwrap_or(path)));
-    let read = move |files: &mut Files| -> Result<PemFiles, Error> {
-        let mut pem = |path: &Option<PathBuf>, role| -> Result<Option<Pem>, Error> {
+    let read = move |files: &mut Files| -> Result<PemFiles, Failure> {
+        let mut pem = |path: &Option<PathBuf>, role| -> Result<Option<Pem>, Failure> {
             let Some(path) = path else { return Ok(None) };
             Ok(Some(Pem { text: files.read(role, path)?, path: path.clone() }))
         };
@@ -158,8 +158,8 @@ fn tls_files(common: &cli::CommonArgs, files: &mut Files) -> Result<TlsFiles, Er
         ])
     };
     let (first, again) = (read(files)?, files.clone());
-    let reread = move || read(&mut again.clone()).map_err(|error| error.to_string());
-    TlsFiles::new(&first, Arc::new(reread)).map_err(Error::Config)
+    let reread = move || read(&mut again.clone());
+    Ok(TlsFiles::new(&first, Arc::new(reread))?)
 }
 
 /// Returns the directory that `local:` means, if the environment names one.

@@ -58,12 +58,25 @@ impl Failure {
         Self::Unreachable { fault, delivery, others_answer: false }
     }
 
-    /// The one of several to report, of which there is at least one: one that the user can fix, or
-    /// else the first.
+    /// The one of several to report, of which there is at least one: one that the user can fix,
+    /// one that shows more than that a server does not answer, or the first.
     pub(crate) fn worst(mut failures: Vec<Self>) -> Self {
         let is_fixable = |it: &Self| matches!(it, Self::Misconfigured { .. } | Self::NotHere(_));
         let fixable = failures.iter().position(is_fixable);
-        failures.swap_remove(fixable.unwrap_or(0))
+        let telling = || failures.iter().position(|it| !it.is_unreachable());
+        let worst = fixable.or_else(telling).unwrap_or(0);
+        failures.swap_remove(worst)
+    }
+
+    /// The same failure of a location that has served this run, if so: what the user set up was
+    /// right then, so it is probably changing.
+    pub(crate) fn once_served(self, has_served: bool) -> Self {
+        match self {
+            Self::Misconfigured { fault, executed: false } if has_served => {
+                Self::Unavailable(fault)
+            }
+            failure => failure,
+        }
     }
 
     /// The problem without its remedy, for a message with another ending.

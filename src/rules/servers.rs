@@ -36,6 +36,8 @@ pub struct Server {
     pub(crate) role: Role,
     /// Why the rest is unknown.
     pub(crate) failure: Option<UserMessage>,
+    /// Whether the user must change something before it can be asked.
+    pub(crate) is_denied: bool,
     /// What a client does, with the time that it took or the reason why it failed.
     pub(crate) steps: Vec<(&'static str, Result<Duration, UserMessage>)>,
     pub(crate) facts: Facts,

@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::Interrupt;
-use crate::rules::{Failure, Instant, UserMessage};
+use super::denial;
+use crate::rules::{Failure, Instant, SystemCall};
 use crate::system::channel::Receiver;
 use crate::system::poll::{self, Want, Woken};
 
@@ -21,7 +22,8 @@ pub(super) fn ready<'a>(
         Ok(Woken::TimedOut) => Ok(false),
         Ok(Woken::Interrupted) => Err(Failure::Interrupted { sent }),
         Err(error) => {
-            let failure = Failure::Unavailable(UserMessage::new(format!("cannot wait: {error}")));
+            let failure = denial::failure(SystemCall::Resource, &error);
+            let failure = failure.reworded(|why| format!("cannot wait: {why}"));
             Err(if sent { failure.but_maybe_executed() } else { failure })
         }
     }

@@ -97,6 +97,7 @@ impl Local {
         keep_mail(self, &folder, &answer)?;
         let woken = std::mem::take(&mut file.lock.mail);
         let gone = file.write()?;
+        self.directory.serves();
         // A waiter that was removed must learn of it.
         for Mail { token, message } in &woken {
             mailbox::wake(&folder, token, message);
@@ -119,8 +120,8 @@ impl Local {
         if is_queued && self.mailbox.as_ref().is_none_or(|mailbox| !mailbox.is_in(folder)) {
             // The old one has the same name: drop it first.
             self.mailbox = None;
-            let mailbox = Mailbox::open(folder, token)
-                .map_err(|error| failure::of(self.directory.path(), &error))?;
+            let mailbox =
+                Mailbox::open(folder, token).map_err(|error| self.directory.failure(&error))?;
             self.mailbox = Some(mailbox);
         }
         Ok(())

@@ -7,6 +7,7 @@ use super::local::Local;
 use super::location::{Location, Sentinels};
 use super::quorum::Quorum;
 use super::server::{Cluster, Node, RedisStore, Sentinel};
+use crate::rules::Failure;
 
 impl Location {
     /// Opens the store at this location. It connects on first use.
@@ -16,9 +17,8 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// One line for the user: two URLs of a quorum lead to the same server, or no thread can be
-    /// started for it.
-    pub fn open(&self, io_timeout: Duration, min_replicas: u32) -> Result<Box<dyn Store>, String> {
+    /// Two URLs of a quorum lead to the same server, or no thread can be started for it.
+    pub fn open(&self, io_timeout: Duration, min_replicas: u32) -> Result<Box<dyn Store>, Failure> {
         Ok(match self {
             Self::Server(server) => {
                 let node = Node::new(server.clone(), io_timeout, None);

@@ -40,12 +40,12 @@ use member_store::MemberStore;
 
 use super::Interrupt;
 use super::blocking::received;
-use super::shortage;
+use super::denial;
 use super::wire::{Address, Limit};
 use crate::report::Diagnostic;
 use crate::rules::quorum::{Held, Votes, grace_until, majority};
 use crate::rules::servers::Run;
-use crate::rules::{Failure, Instant, Request, Token, UserMessage};
+use crate::rules::{Failure, Instant, Request, SystemCall, Token, UserMessage};
 use crate::system::channel::channel;
 use crate::system::wakeup::Wakeup;
 
@@ -81,15 +81,14 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// One line: two URLs lead to the same server, a TLS file cannot be used, or no thread can be
-    /// started.
+    /// Two URLs lead to the same server, or no thread can be started.
     pub(super) fn new(
         servers: &[Address],
         io_timeout: Duration,
         min_replicas: u32,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failure> {
         require_distinct(servers, io_timeout / 4)?;
-        let idle = Wakeup::new().map_err(|error| cannot_query(error).to_string())?;
+        let idle = Wakeup::new().map_err(cannot_query)?;
         let start = |server| Member::start(server, io_timeout, min_replicas, &idle);
         Ok(Self {
             members: servers.iter().map(start).collect::<Result<_, _>>()?,
@@ -222,5 +221,6 @@ impl Quorum {
 }
 
 fn cannot_query(error: io::Error) -> Failure {
-    shortage::failure(&error).reworded(|why| format!("cannot query the servers: {why}"))
+    let failure = denial::failure(SystemCall::Resource, &error);
+    failure.reworded(|why| format!("cannot query the servers: {why}"))
 }

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Store;
+use super::denial;
 use super::local::{Directory, Local, hazards};
 use super::location::{Location, Sentinels};
 use super::server::cluster::masters_in;
@@ -16,7 +17,7 @@ use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
     Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
-    ServerTime, Token, Ttl, UserMessage,
+    ServerTime, SystemCall, Token, Ttl, UserMessage,
 };
 use crate::system::{random, thread};
 
@@ -50,14 +51,14 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// One line for the user: a TLS file cannot be used, or a thread cannot be started.
-    pub(crate) fn survey(&self, settings: &ClientSettings) -> Result<Survey, String> {
+    /// No thread can be started.
+    pub(crate) fn survey(&self, settings: &ClientSettings) -> Result<Survey, Failure> {
         let settings = settings.clone();
         let is_quorum = matches!(self, Self::Quorum(_));
         let (ttl, min_replicas) = (settings.ttl, settings.min_replicas);
         let servers = match self {
             Self::Server(server) => {
-                vec![of_server(server.clone(), Role::Server, None, &[ALL_SLOTS], &settings)?]
+                vec![of_server(server.clone(), Role::Server, None, &[ALL_SLOTS], &settings)]
             }
             Self::Quorum(servers) => at_once(servers.clone(), move |server| {
                 of_server(server, Role::Server, Some(Probe::Run), &[ALL_SLOTS], &settings)
@@ -81,16 +82,16 @@ impl Location {
 /// Looks at several servers at the same time.
 fn at_once<T: Send + 'static, R: Send + 'static>(
     all: Vec<T>,
-    look: impl Fn(T) -> Result<R, String> + Clone + Send + 'static,
-) -> Result<Vec<R>, String> {
+    look: impl Fn(T) -> R + Clone + Send + 'static,
+) -> Result<Vec<R>, Failure> {
     let start = |one| {
         let look = look.clone();
-        thread::start("survey", move || look(one))
-            .map_err(|error| format!("cannot start a thread: {error}"))
+        let started = thread::start("survey", move || look(one));
+        started.map_err(|error| denial::failure(SystemCall::Resource, &error))
     };
     let started: Vec<_> = all.into_iter().map(start).collect::<Result<_, _>>()?;
     // A panic aborts the process, so no thread ends without a result.
-    started.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    Ok(started.into_iter().filter_map(|thread| thread.join().ok()).collect())
 }
 
 /// Looks at a server that has locks; in a cluster, at those in its hash slots.
@@ -100,7 +101,7 @@ fn of_server(
     probe: Option<Probe>,
     slots: &[Slots],
     settings: &ClientSettings,
-) -> Result<Server, String> {
+) -> Server {
     let mut server = Server::new(&address, role);
     let database = address.database;
     let node = Node::new(address, settings.io_timeout, probe);
@@ -108,6 +109,7 @@ fn of_server(
     if let Some(key) = free_key(&settings.prefix, slots) {
         let tokens = exercise(&mut server, &mut store, &key);
         let node = &mut store.topology;
+        unless_asked(&mut server, node);
         if server.failure.is_none() {
             // The scripts above may have been known, but a restarted server knows none.
             step(&mut server, "load scripts", || {
@@ -134,7 +136,7 @@ fn of_server(
     }
     facts::of_server(&mut store.topology, &mut server);
     add_route(&mut server, &store.topology.address, settings.io_timeout);
-    Ok(server)
+    server
 }
 
 /// Adds what the connection to a server that answers shows.
@@ -156,7 +158,7 @@ fn of_masters(
     [role, of_master]: [Role; 2],
     settings: ClientSettings,
     ask: impl Fn(&mut Node, &mut Server) -> Result<Masters, Failure> + Clone + Send + 'static,
-) -> Result<Vec<Server>, String> {
+) -> Result<Vec<Server>, Failure> {
     let timeout = settings.io_timeout;
     let asked = at_once(seeds.to_vec(), move |address| {
         let mut server = Server::new(&address, role);
@@ -165,8 +167,9 @@ fn of_masters(
         if let Err(failure) = &masters {
             failed(&mut server, "name the masters", failure);
         }
+        unless_asked(&mut server, &node);
         add_route(&mut server, &node.address, timeout);
-        Ok((server, masters.unwrap_or_default()))
+        (server, masters.unwrap_or_default())
     })?;
     let (mut servers, known): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
     let mut masters = BTreeMap::new();
@@ -306,8 +309,17 @@ fn step(server: &mut Server, name: &'static str, act: impl FnOnce() -> Result<()
     }
 }
 
+/// Without a connection, every other step would fail as the first one has.
+fn unless_asked(server: &mut Server, node: &Node) {
+    if !node.has_sent && server.failure.is_none() {
+        let steps = std::mem::take(&mut server.steps);
+        server.failure = steps.into_iter().find_map(|(_, step)| step.err());
+    }
+}
+
 fn failed(server: &mut Server, name: &'static str, failure: &Failure) {
     let why = failure.message();
+    server.is_denied = matches!(failure, Failure::Misconfigured { .. });
     match (failure.is_unreachable(), server.answers()) {
         (false, _) => server.steps.push((name, Err(why))),
         (true, false) => server.failure = Some(why),

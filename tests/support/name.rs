@@ -38,6 +38,13 @@ impl Name {
         fs::write(self.directory.path().join("hosts"), lines.collect::<String>()).unwrap();
     }
 
+    /// Gives the name this address too.
+    pub fn leads_to_also(&self, ip: &str) {
+        let file = self.directory.path().join("hosts");
+        let hosts = fs::read_to_string(&file).unwrap();
+        fs::write(file, format!("{hosts}{ip} name.test\n")).unwrap();
+    }
+
     pub fn address(&self, number: usize) -> SocketAddr {
         format!("{}:{}", ip(number), self.port).parse().unwrap()
     }

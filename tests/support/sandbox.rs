@@ -7,11 +7,13 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, sock_filter};
 use nix::sys::prctl::set_no_new_privs;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Every use of a system call.
     Call(c_long),
     Prctl(c_int),
+    /// A socket of this address family.
+    Socket(c_int),
     /// A clone(2) that suspends its caller, as vfork(2) does. Shells may call vfork(2) itself,
     /// which gives the child no stack.
     Vfork,
@@ -49,6 +51,9 @@ impl Refused {
         let (call, arguments) = match self {
             Self::Call(call) => (call, vec![]),
             Self::Prctl(option) => (libc::SYS_prctl, vec![load(argument(0)), equal(option.into())]),
+            Self::Socket(family) => {
+                (libc::SYS_socket, vec![load(argument(0)), equal(family.into())])
+            }
             Self::Vfork => {
                 let suspends = [load(argument(0)), any_of(libc::CLONE_VFORK)];
                 (libc::SYS_clone, [suspends, [load(argument(1)), any_of(-1)]].concat())

@@ -19,7 +19,7 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
     report.detail(format_args!("using {server}"));
     let ServerSettings { location, prefix, io_timeout, .. } = server;
     let survey = location.survey(&ClientSettings { prefix, io_timeout, ttl, min_replicas });
-    let survey = survey.map_err(|what| Error::Config(what.into()))?;
+    let survey = survey?;
     for server in &survey.servers {
         for (step, took) in
             server.steps.iter().filter_map(|(step, it)| Some((step, it.as_ref().ok()?)))
@@ -32,7 +32,11 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
     let mut failures = survey.servers.iter().map(|it| it.failure.as_ref());
     let failure = failures.next().flatten().cloned();
     let failure = failure.filter(|_| survey.servers.iter().all(|it| it.has_not_answered()));
-    let failure = failure.map(|why| Error::Store(Failure::Unavailable(why)));
+    let is_denied = survey.servers.iter().all(|it| it.is_denied);
+    let failure = failure.map(|fault| match is_denied {
+        true => Error::Store(Failure::Misconfigured { fault, executed: false }),
+        false => Error::Store(Failure::Unavailable(fault)),
+    });
     if options.json {
         let begin = failure.as_ref().map(|error| output::failure(None, error, error.exit()));
         let [servers, listed] = documents(&survey, &findings).map(Some);

@@ -5,21 +5,24 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
 use nix::unistd::geteuid;
 
-use super::failure::{self, NAME_ANOTHER};
+use super::failure;
 use super::folder::Folder;
 use super::names::{GUARD, LONGEST, STATE, decoded, encoded, hidden, hidden_as};
 use crate::report::plain;
-use crate::rules::{Failure, Key, UserMessage};
+use crate::rules::{Failure, Key, NAME_ANOTHER, UserMessage};
 
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
     /// Whether only its owner may have access.
     private: bool,
+    /// Whether it has served a request of this run; shared by all copies of this.
+    served: Arc<AtomicBool>,
 }
 
 /// Where the files of one lock are.
@@ -28,19 +31,23 @@ pub(super) struct LockPaths {
     pub(super) folder: Arc<Folder>,
     pub(super) state: String,
     pub(super) guard: String,
-    /// The path of the folder, for messages.
-    shown: PathBuf,
+    directory: Directory,
 }
 
 impl LockPaths {
-    pub(super) fn new(folder: Arc<Folder>, encoded: &str, shown: &Path) -> Self {
+    pub(super) fn new(folder: Arc<Folder>, encoded: &str, directory: &Directory) -> Self {
         let (state, guard) = (hidden(encoded, STATE), format!("{encoded}{GUARD}"));
-        Self { folder, state, guard, shown: shown.to_owned() }
+        Self { folder, state, guard, directory: directory.clone() }
     }
 
     /// The path of a file in the folder, for messages.
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.shown.join(name)
+        self.directory.path.join(name)
+    }
+
+    /// What an error about a file in the folder means.
+    pub(super) fn failure(&self, name: &str, error: &io::Error) -> Failure {
+        failure::of(&self.path(name), error, self.directory.has_served())
     }
 }
 
@@ -48,7 +55,20 @@ impl Directory {
     /// A directory that the user chose and may share with other users, or a private one, which they
     /// must not be able to read or write.
     pub(in crate::store) fn new(path: &Path, private: bool) -> Self {
-        Self { path: path.to_owned(), private }
+        Self { path: path.to_owned(), private, served: Arc::default() }
+    }
+
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn serves(&self) {
+        self.served.store(true, Ordering::Relaxed);
+    }
+
+    /// What an error about the directory itself means.
+    pub(super) fn failure(&self, error: &io::Error) -> Failure {
+        failure::of(&self.path, error, self.has_served())
     }
 
     /// The path as the user gave it, or the default one.
@@ -64,9 +84,9 @@ impl Directory {
             // It cannot be shared.
             io::ErrorKind::PermissionDenied if self.private => {
                 let what = format!("{}: {}", self.path.display(), plain(&error));
-                Failure::misconfigured(what, NAME_ANOTHER)
+                Failure::misconfigured(what, NAME_ANOTHER).once_served(self.has_served())
             }
-            _ => failure::of(&self.path, &error),
+            _ => self.failure(&error),
         };
         let folder = match Folder::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -124,8 +144,8 @@ impl Directory {
             None => plain(&error),
         };
         let what = format!("cannot create {}: {why}", self.path.display());
-        Err(match (failure::of(&self.path, &error), parent) {
-            (Failure::Unavailable(_), _) => Failure::Unavailable(UserMessage::new(what)),
+        Err(match (self.failure(&error), parent) {
+            (failure @ Failure::Unavailable(_), _) => failure.reworded(|_| what),
             (_, Some(_)) => Failure::misconfigured(what, "create it, or correct the URL"),
             _ => Failure::misconfigured(what, NAME_ANOTHER),
         })
@@ -169,7 +189,7 @@ impl Directory {
             return Err(Failure::misconfigured(what, "use a shorter name"));
         }
         let folder = self.open(may_create)?;
-        Ok(folder.map(|folder| LockPaths::new(Arc::new(folder), &name, &self.path)))
+        Ok(folder.map(|folder| LockPaths::new(Arc::new(folder), &name, self)))
     }
 
     /// Removes the files of a lock that no other process can use.
@@ -178,7 +198,7 @@ impl Directory {
         for file in [&paths.state, &paths.guard] {
             match paths.folder.remove(file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failure::of(&paths.path(file), &error));
+                    return Err(paths.failure(file, &error));
                 }
                 _ => {}
             }
@@ -189,7 +209,7 @@ impl Directory {
     /// The keys of all locks that have a file.
     pub(super) fn keys(&self) -> Result<Vec<String>, Failure> {
         let Some(folder) = self.open(false)? else { return Ok(Vec::new()) };
-        let names = folder.names().map_err(|error| failure::of(&self.path, &error))?;
+        let names = folder.names().map_err(|error| self.failure(&error))?;
         Ok(names.filter_map(|name| decoded(hidden_as(&name, STATE)?)).collect())
     }
 }

@@ -18,7 +18,7 @@ use super::clock::{Clock, Dates, Timeline};
 use super::copies::{self, CopySlot};
 use super::directory::{Directory, LockPaths};
 use super::folder::{is_file, not_a_file};
-use super::{failure, locking, temp_file};
+use super::{locking, temp_file};
 use crate::rules::model::Lock;
 use crate::rules::{Failure, Key, View};
 use crate::system::poll::Interrupt;
@@ -80,7 +80,7 @@ impl LockFile {
             match paths.folder.new_file(&paths.state) {
                 // The first process to lock the empty file writes the state.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(failure::of(&paths.path(&paths.state), &error));
+                    return Err(paths.failure(&paths.state, &error));
                 }
                 _ => {}
             }
@@ -102,7 +102,7 @@ impl LockFile {
         may_create: bool,
         clock: &Clock,
     ) -> Result<Option<Self>, Failure> {
-        let fail = |error: io::Error| failure::of(&paths.path(&paths.state), &error);
+        let fail = |error: io::Error| paths.failure(&paths.state, &error);
         let has_guard = has_guard(&paths)?;
         let size = locked.metadata().map_err(fail)?.len();
         if size > copies::LARGEST {
@@ -173,7 +173,7 @@ impl LockFile {
         };
         match write() {
             Ok(()) => Ok(gone),
-            Err(error) => Err(failure::of(&paths.path(&paths.state), &error)),
+            Err(error) => Err(paths.failure(&paths.state, &error)),
         }
     }
 
@@ -187,7 +187,7 @@ impl LockFile {
         // Remove the guard first: a guard without a state means that the state was lost.
         let removed = if self.has_guard { folder.remove(guard) } else { Ok(()) };
         let removed = removed.and_then(|()| folder.remove(state));
-        removed.map_err(|error| failure::of(&self.paths.path(state), &error))
+        removed.map_err(|error| self.paths.failure(state, &error))
     }
 }
 
@@ -199,7 +199,7 @@ fn is_blank(mut state: &File) -> io::Result<bool> {
 }
 
 fn has_guard(paths: &LockPaths) -> Result<bool, Failure> {
-    let fail = |error: io::Error| failure::of(&paths.path(&paths.guard), &error);
+    let fail = |error: io::Error| paths.failure(&paths.guard, &error);
     match paths.folder.status_of(&paths.guard).map_err(fail)? {
         None => Ok(false),
         Some(status) if is_file(&status) => Ok(true),
@@ -210,7 +210,7 @@ fn has_guard(paths: &LockPaths) -> Result<bool, Failure> {
 fn make_guard(paths: &LockPaths) -> Result<(), Failure> {
     let made = paths.folder.new_file(&paths.guard);
     let made = made.and_then(|mut file| file.write_all(GUARD_TEXT.as_bytes()));
-    made.map_err(|error| failure::of(&paths.path(&paths.guard), &error))
+    made.map_err(|error| paths.failure(&paths.guard, &error))
 }
 
 fn of_another_version(paths: &LockPaths) -> Failure {

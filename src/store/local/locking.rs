@@ -10,9 +10,9 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::FileStat;
 
 use super::directory::LockPaths;
-use super::failure;
-use crate::rules::{Delivery, Failure, Instant, UserMessage};
+use crate::rules::{Delivery, Failure, Instant, SystemCall, UserMessage};
 use crate::store::blocking::{pause, received};
+use crate::store::denial;
 use crate::system::poll::Interrupt;
 use crate::system::thread;
 
@@ -52,7 +52,8 @@ pub(super) fn lock(
         pause(PAUSE, interrupt)?;
     }
     let fail = |error: io::Error| {
-        Failure::Unavailable(UserMessage::new(format!("cannot wait for a lock file: {error}")))
+        let failure = denial::failure(SystemCall::Resource, &error);
+        failure.reworded(|why| format!("cannot wait for a lock file: {why}"))
     };
     let locked = paths.clone();
     let locking = move || {
@@ -79,7 +80,7 @@ fn lock_current(
     how: FlockArg,
 ) -> Result<Option<Locked>, Failure> {
     let LockPaths { folder, state, .. } = paths;
-    let fail = |error: io::Error| failure::of(&paths.path(state), &error);
+    let fail = |error: io::Error| paths.failure(state, &error);
     loop {
         let (file, status) = match folder.file(state, access) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -103,6 +104,6 @@ pub(super) fn lock_idle(paths: &LockPaths) -> Option<Locked> {
 }
 
 fn cannot_lock(errno: Errno) -> Failure {
-    let what = format!("cannot lock files in the lock directory: {}", errno.desc().to_lowercase());
-    Failure::misconfigured(what, "use a file system that supports flock")
+    let failure = denial::failure(SystemCall::Flock, &errno.into());
+    failure.reworded(|why| format!("cannot lock files in the lock directory: {why}"))
 }

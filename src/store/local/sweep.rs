@@ -60,7 +60,7 @@ fn remove_if_unused(directory: &Directory, folder: &Arc<Folder>, name: &str, clo
         _ => return,
     }
     if let Some(encoded) = encoded {
-        let paths = LockPaths::new(folder.clone(), encoded, directory.path());
+        let paths = LockPaths::new(folder.clone(), encoded, directory);
         if let Some(file) = LockFile::open_idle(paths, clock) {
             let moment = file.now().saturating_sub(millis(DAY));
             let _ = file.remove_if_unused_since(moment);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use socket2::SockAddr;
 
+use crate::rules::Failure;
 use crate::store::wire::{Address, Endpoint, Limit};
 use crate::system::thread;
 
@@ -14,8 +15,8 @@ use crate::system::thread;
 ///
 /// # Errors
 ///
-/// One line that names two servers that are the same.
-pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), String> {
+/// Two servers are the same.
+pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), Failure> {
     // Start all lookups before awaiting the first.
     let lookups: Vec<_> = servers.iter().map(|it| start_lookup(it, servers, timeout)).collect();
     let found: Vec<_> = servers.iter().zip(lookups).map(found).collect();
@@ -23,7 +24,8 @@ pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result
         let is_same = |other: &usize| found[*other].iter().any(|it| found[number].contains(it));
         if let Some(other) = (0..number).find(is_same) {
             let other = &servers[other];
-            return Err(format!("{other} and {server} are the same server; list it once"));
+            let what = format!("{other} and {server} are the same server");
+            return Err(Failure::misconfigured(what, "list it once"));
         }
     }
     Ok(())

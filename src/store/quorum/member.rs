@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::cannot_query;
 use super::member_store::MemberStore;
 use crate::report::Diagnostic;
 use crate::rules::Failure;
@@ -49,14 +50,14 @@ impl Member {
         io_timeout: Duration,
         min_replicas: u32,
         idle: &Wakeup,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failure> {
         let name = server.to_string();
         let node = Node::new(server.clone(), io_timeout, Some(Probe::Run));
         let mut store = RedisStore::new(node, server.database, min_replicas);
         let (work, to_do) = mpsc::channel::<Work>();
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
-        thread.map_err(|error| format!("cannot start a thread for {name}: {error}"))?;
+        thread.map_err(cannot_query)?;
         let (unfinished, run, withdrawals) = Default::default();
         Ok(Self { name, work, unfinished, run, withdrawals, idle: idle.clone() })
     }

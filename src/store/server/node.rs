@@ -33,7 +33,7 @@ pub struct Node {
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(in crate::store) run: Option<Run>,
     /// Whether any request may have reached the server.
-    has_sent: bool,
+    pub(in crate::store) has_sent: bool,
     /// Interrupts every request that has no interrupt.
     pub(in crate::store) withdrawal: Option<Wakeup>,
     /// What the server has reported about itself.

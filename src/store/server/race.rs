@@ -1,12 +1,10 @@
 //! Asks several servers at once, because any of them may be frozen: the first useful answer counts.
 
-use std::io;
-
 use super::node::Node;
 use crate::report::Diagnostic;
-use crate::rules::{Delivery, Failure, UserMessage, show};
+use crate::rules::{Delivery, Failure, SystemCall, UserMessage, show};
 use crate::store::blocking::received;
-use crate::store::shortage;
+use crate::store::denial;
 use crate::store::wire::Limit;
 use crate::system::channel::channel;
 use crate::system::thread;
@@ -24,18 +22,20 @@ pub(super) fn first<T: Send + 'static>(
     diagnostics: &mut Vec<Diagnostic>,
     limit: Limit<'_>,
 ) -> Result<(usize, Node, T), Vec<Failure>> {
-    let cannot = |error: io::Error| vec![shortage::failure(&error)];
-    let (sender, answers) = channel().map_err(cannot)?;
-    let mut missing = nodes.len();
+    let (sender, answers) =
+        channel().map_err(|error| vec![denial::failure(SystemCall::Resource, &error)])?;
+    let (mut missing, mut failures) = (0, Vec::new());
     for (index, mut node) in nodes {
         let (sender, question) = (sender.clone(), question.clone());
         let ask = move || {
             let answer = question(&mut node);
             sender.send((index, node, answer));
         };
-        thread::start("asking", ask).map_err(cannot)?;
+        match thread::start("asking", ask) {
+            Ok(_) => missing += 1,
+            Err(error) => failures.push(denial::failure(SystemCall::Resource, &error)),
+        }
     }
-    let mut failures = Vec::new();
     while missing > 0 {
         let failure = match received(&answers, limit.interrupt, limit.until) {
             Err(_) => return Err(vec![Failure::Interrupted { sent: false }]),

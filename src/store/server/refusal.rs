@@ -181,8 +181,8 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
         }
         Place => Failure::NotHere(fault),
         Moment => Failure::Unavailable(fault),
-        Client if address.has_served() => Failure::Unavailable(fault),
-        Client | Lock => Failure::Misconfigured { fault, executed: false },
+        Client | Lock => Failure::Misconfigured { fault, executed: false }
+            .once_served(rejects == Client && address.has_served()),
     };
     let redirection = (code == "TRYAGAIN").then_some(Redirection::Moving);
     Refusal { failure, redirection, rejects: Some(rejects) }

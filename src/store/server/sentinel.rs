@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Delivery, Failure};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 
@@ -99,20 +99,16 @@ pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoi
 /// The failure to report when none of `count` sentinels names a master: an interrupt, one that the
 /// user can fix, or else the first.
 fn none_of(failures: Vec<Failure>, service: &str, count: usize) -> Failure {
-    let answers = failures.iter().any(|failure| !failure.is_unreachable());
+    let none = "no sentinel returned the address of the master of";
+    let reword = |why: &str| format!("{none} {service} ({count} asked): {why}");
     match Failure::worst(failures) {
         failure @ (Failure::Misconfigured { .. } | Failure::Interrupted { .. }) => failure,
-        first => {
-            let what = format!(
-                "no sentinel returned the address of the master of {service} ({count} asked): {}",
-                first.problem()
-            );
-            let fault = UserMessage::new(what).with_remedy("check the sentinels");
-            match answers {
-                true => Failure::Unavailable(fault),
-                false => Failure::unreachable(fault, Delivery::NotSent),
-            }
+        // None of them has answered.
+        failure if failure.is_unreachable() => {
+            let fault = failure.message().reworded(reword).with_remedy("check the sentinels");
+            Failure::unreachable(fault, Delivery::NotSent)
         }
+        failure => failure.outlasted().reworded(reword),
     }
 }
 

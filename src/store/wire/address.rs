@@ -160,19 +160,19 @@ impl Address {
         Self { endpoint, route, ..self.clone() }
     }
 
-    /// TLS does not work. If a server has served a request before, certificates are probably
-    /// changing.
-    pub(super) fn tls_failure(&self, fault: UserMessage, delivery: Delivery) -> Failure {
+    /// A connection broke for a reason that the user must fix, unless a server has served a request
+    /// before: then certificates, for example, are probably changing.
+    pub(super) fn rejected(&self, fault: UserMessage, executed: bool) -> Failure {
         match self.has_served() {
-            true => Failure::unreachable(fault, delivery),
-            false => Failure::Misconfigured { fault, executed: false },
+            true => Failure::unreachable(fault, Delivery::Lost).if_others(true),
+            false => Failure::Misconfigured { fault, executed },
         }
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
     pub(in crate::store) fn present_password(&mut self) -> Option<String> {
         let present = self.reread.as_ref().map(|reread| reread()).transpose();
-        self.unread = present.as_ref().err().cloned();
+        self.unread = present.as_ref().err().map(Failure::to_string);
         present.ok().flatten().or_else(|| self.password.clone())
     }
 

@@ -15,8 +15,8 @@ use super::limit::Limit;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::reason;
-use crate::report::plain;
-use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
+use crate::rules::{Blame, Delivery, Failure, Instant, SystemCall, UserMessage, show};
+use crate::store::denial;
 use crate::system::poll::Want;
 
 /// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. A page of
@@ -78,7 +78,7 @@ impl Connection {
         }
         self.pending += commands.len();
         match self.write(bytes, limit) {
-            Err(failure) if !failure.is_lost() => return Err(failure),
+            Err(failure) if !failure.is_lost() || !failure.is_unreachable() => return Err(failure),
             // Why the server has closed the connection may be there to read.
             _ => {}
         }
@@ -176,11 +176,18 @@ impl Connection {
             io::ErrorKind::InvalidData => {
                 let peer = &self.peer;
                 let fault = reason(&error).reworded(|why| format!("TLS with {peer} failed: {why}"));
-                return Err(peer.tls_failure(fault, Delivery::Lost));
+                return Err(peer.rejected(fault, false));
             }
             _ => {
-                let what = format!("connection to {} failed: {}", self.peer, plain(&error));
-                return Err(self.lost(what, "check the server and the network"));
+                let (blame, failure) = denial::blamed(SystemCall::Exchange, &error);
+                let failure =
+                    failure.reworded(|why| format!("connection to {} failed: {why}", self.peer));
+                let fault = failure.message();
+                return Err(match blame {
+                    Blame::Server => self.lost(fault),
+                    Blame::Client => self.peer.rejected(fault, true),
+                    _ => Failure::unreachable(fault, Delivery::Lost).if_others(true),
+                });
             }
         }
         let socket = (self.stream.as_fd(), self.stream.waits_for(want));
@@ -207,13 +214,14 @@ impl Connection {
     }
 
     fn closed(&self) -> Failure {
-        self.lost(format!("{} closed the connection", self.peer), "check the log of the server")
+        let fault = UserMessage::new(format!("{} closed the connection", self.peer));
+        self.lost(fault.with_remedy("check the log of the server"))
     }
 
-    fn lost(&self, what: String, remedy: &str) -> Failure {
+    fn lost(&self, fault: UserMessage) -> Failure {
         let hint = if self.may_speak_tls { ", and use rediss:// if it uses TLS" } else { "" };
-        let fault = UserMessage::new(what).with_remedy(format!("{remedy}{hint}"));
-        Failure::unreachable(fault, Delivery::Lost)
+        let remedy = format!("{}{hint}", fault.remedy().unwrap_or_default());
+        Failure::unreachable(fault.with_remedy(remedy), Delivery::Lost)
     }
 
     fn too_large(&self) -> Failure {

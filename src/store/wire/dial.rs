@@ -13,10 +13,11 @@ use socket2::{SockAddr, Socket, TcpKeepalive, Type};
 use super::address::Address;
 use super::endpoint::Endpoint;
 use super::limit::Limit;
-use super::route::{unconnected, unreachable};
+use super::route::unconnected;
 use super::stream::Stream;
 use super::tls::{self, Tls};
-use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
+use crate::rules::{Blame, Failure, Instant, SystemCall, show};
+use crate::store::denial;
 use crate::system::poll::Want;
 
 /// The pause between two attempts while the backlog of a Unix socket is full. The system does not
@@ -35,7 +36,10 @@ pub(super) fn dial(peer: &Address, limit: Limit<'_>) -> Result<Stream, Failure> 
         let addresses = peer.route.addresses(&peer.endpoint, limit)?;
         race(peer, &addresses, greeting.as_ref(), limit)
     });
-    dialed.map_err(|failure| failure.reworded(|why| format!("cannot connect to {peer}: {why}")))
+    dialed.map_err(|failure| {
+        let failure = failure.once_served(peer.has_served());
+        failure.reworded(|why| format!("cannot connect to {peer}: {why}"))
+    })
 }
 
 /// How long the certificate of the server remains valid, if less than this.
@@ -56,11 +60,10 @@ fn greeting(peer: &Address) -> Result<Option<Greeting>, Failure> {
     };
     let host = host.as_str();
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        UserMessage::new(format!("'{host}' is not a valid host name for TLS"))
-            .with_remedy("correct the host in the URL")
+        let what = format!("'{host}' is not a valid host name for TLS");
+        Failure::misconfigured(what, "correct the host in the URL")
     });
-    let greeting = name.and_then(|name| Ok(Some((files.present()?, name))));
-    greeting.map_err(|fault| peer.tls_failure(fault, Delivery::NotSent))
+    name.and_then(|name| Ok(Some((files.present()?, name))))
 }
 
 /// Connects to the first address that answers. Each is tried as soon as the one before has failed,
@@ -77,31 +80,50 @@ fn race(
     let is_unix = matches!(peer.endpoint, Endpoint::Unix(_));
     let mut untried = addresses.iter();
     let mut attempts = Vec::new();
-    let mut failure = unconnected("host has no address", "check the host name");
+    let mut failure = None;
+    let mut answers = false;
     loop {
         let now = Instant::now();
         let due = if next <= now { untried.next() } else { None };
-        let begun = due.map(|address| begin(address, greeting));
+        let begun = due
+            .map(|address| begin(address, greeting).map_err(|error| (SystemCall::Socket, error)));
         if begun.is_some() {
             next = now + share.min(HEAD_START);
         }
         for attempt in mem::take(&mut attempts).into_iter().map(Ok).chain(begun) {
-            match attempt.and_then(|mut stream: Stream| Ok((stream.proceed()?, stream))) {
+            let proceeded = attempt.and_then(|mut stream: Stream| match stream.proceed() {
+                Ok(is_done) => Ok((is_done, stream)),
+                Err(error) => Err((stream.call(), error)),
+            });
+            match proceeded {
                 Ok((true, stream)) => return Ok(stream),
                 Ok((false, stream)) => attempts.push(stream),
-                Err(error) => (failure, next) = (failed(peer, error), now),
+                Err((call, error)) => {
+                    answers |= error.kind() == io::ErrorKind::InvalidData;
+                    let failed = failed(peer, call, &error);
+                    let is_worse = |known: &(Blame, _)| known.0 <= failed.0;
+                    if failure.as_ref().is_none_or(is_worse) {
+                        failure = Some(failed);
+                    }
+                    next = now;
+                }
             }
         }
         let is_last = untried.as_slice().is_empty();
         if is_last && attempts.is_empty() {
-            return Err(failure);
+            let none = || unconnected("host has no address", "check the host name");
+            let failure = failure.map_or_else(none, |(_, failure)| failure);
+            return Err(failure.if_others(answers));
         }
         if now >= limit.until {
             let (what, remedy) = match attempts.iter().any(|stream| stream.is_connected) {
                 true => ("TLS handshake", "check that it uses TLS"),
                 false => ("answer", "check the server and the network"),
             };
-            return Err(unconnected(format!("no {what} within {}", show(limit.timeout)), remedy));
+            let silent = unconnected(format!("no {what} within {}", show(limit.timeout)), remedy);
+            // Another address could not be asked.
+            let failure = failure.filter(|(blame, _)| *blame == Blame::Host);
+            return Err(failure.map_or(silent, |(_, failure)| failure).if_others(answers));
         }
         let again = match is_last {
             _ if is_unix => now + BACKLOG_RETRY,
@@ -115,13 +137,15 @@ fn race(
     }
 }
 
-fn failed(peer: &Address, error: io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::InvalidData => {
-            let fault = tls::reason(&error).reworded(|why| format!("TLS failed: {why}"));
-            peer.tls_failure(fault, Delivery::NotSent)
+fn failed(peer: &Address, call: SystemCall, error: &io::Error) -> (Blame, Failure) {
+    match (error.kind(), &peer.endpoint) {
+        (io::ErrorKind::InvalidData, _) => {
+            let fault = tls::reason(error).reworded(|why| format!("TLS failed: {why}"));
+            (Blame::Client, Failure::Misconfigured { fault, executed: false })
         }
-        _ => unreachable(error),
+        // It has no other address.
+        (_, Endpoint::Unix(path)) => (Blame::Client, denial::failure_at(path, call, error)),
+        _ => denial::blamed(call, error),
     }
 }
 

@@ -1,21 +1,21 @@
 //! The addresses of an endpoint: which there are at present, and in which order to try them.
 
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use socket2::SockAddr;
+use nix::errno::Errno;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::endpoint::Endpoint;
 use super::limit::Limit;
 use crate::report::plain;
-use crate::rules::{Delivery, Failure, Instant, UserMessage};
-use crate::store::shortage;
+use crate::rules::{Delivery, Failure, Instant, SystemCall, UserMessage};
+use crate::store::denial;
+use crate::system::call;
 use crate::system::poll::Want;
 use crate::system::thread;
-use crate::system::wakeup::Wakeup;
 
 /// How long a lookup is good for. Most runs are shorter, and need only one.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -23,14 +23,6 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// Nothing has been sent.
 pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
     Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
-}
-
-/// Why no connection was possible: the server does not answer, or this host lacks something.
-pub(super) fn unreachable(error: io::Error) -> Failure {
-    match shortage::remedy(&error) {
-        Some(remedy) => Failure::unavailable(plain(&error), remedy),
-        None => unconnected(plain(&error), "check that the server is running"),
-    }
 }
 
 /// What is known about the addresses of an endpoint. Clones share it.
@@ -56,22 +48,15 @@ impl Route {
         limit: Limit<'_>,
     ) -> Result<Vec<SockAddr>, Failure> {
         if is_literal(endpoint) || matches!(endpoint, Endpoint::Unix(_)) {
-            return Ok(self.keep(look_up(endpoint).map_err(unreachable)?));
+            return Ok(self.keep(look_up(endpoint)?));
         }
         let of = endpoint.clone();
         let resolving = thread::call("resolver", move || look_up(&of));
-        let resolving = resolving.map_err(|error| shortage::failure(&error))?;
+        let resolving = resolving.map_err(|error| denial::failure(SystemCall::Resource, &error))?;
         limit.ready([(resolving.as_fd(), Want::Read)], false)?;
         match resolving.next() {
             Some(Ok(found)) => Ok(self.keep(found)),
-            Some(Err(error)) => {
-                // The system's resolver does not say if it lacked descriptors.
-                Wakeup::new().map_err(|error| shortage::failure(&error))?;
-                // The standard library puts this before what the system says.
-                let why = plain(&error).replace("failed to lookup address information: ", "");
-                let what = format!("host name not resolved: {}", why.to_lowercase());
-                Err(unconnected(what, "check the host name and the DNS server"))
-            }
+            Some(Err(failure)) => Err(failure),
             None => Err(unconnected("host name not resolved in time", "check the DNS server")),
         }
     }
@@ -121,15 +106,38 @@ impl Route {
     }
 }
 
-fn look_up(endpoint: &Endpoint) -> io::Result<Vec<SockAddr>> {
-    match endpoint {
+fn look_up(endpoint: &Endpoint) -> Result<Vec<SockAddr>, Failure> {
+    let found = match endpoint {
         // The path may be a link that is moved. What it leads to may be too long.
         Endpoint::Unix(path) => {
             let socket = path.canonicalize().and_then(SockAddr::unix);
-            Ok(vec![socket.or_else(|_| SockAddr::unix(path))?])
+            socket.or_else(|_| SockAddr::unix(path)).map(|socket| vec![socket])
         }
-        _ => Ok(endpoint.to_string().to_socket_addrs()?.map(SockAddr::from).collect()),
-    }
+        _ => endpoint.to_string().to_socket_addrs().map(|it| it.map(SockAddr::from).collect()),
+    };
+    found.map_err(|error| {
+        // The standard library has only words for an error of the resolver, after these.
+        let why = plain(&error).replace("failed to lookup address information: ", "");
+        let why = why.to_lowercase();
+        let lacks_memory = why.contains("memory");
+        let errno = if lacks_memory { Some(Errno::ENOMEM) } else { call::errno(&error) };
+        let (_, failure) = SystemCall::LookUp.failed(errno, why);
+        let failure = match failure.is_unreachable() {
+            true => without_sockets().unwrap_or(failure),
+            false => failure,
+        };
+        failure.reworded(|why| format!("host name not resolved: {why}"))
+    })
+}
+
+/// Why this process can open no socket, if so. The system's resolver does not say that.
+fn without_sockets() -> Option<Failure> {
+    let denied = |domain| {
+        let error = Socket::new(domain, Type::DGRAM, None).err()?;
+        Some(denial::blamed(SystemCall::Socket, &error))
+    };
+    let (one, other) = (denied(Domain::IPV4)?, denied(Domain::IPV6)?);
+    Some(if other.0 > one.0 { other.1 } else { one.1 })
 }
 
 /// Whether it is an IP address, which needs no lookup.

@@ -9,6 +9,7 @@ use rustls::{AlertDescription, ClientConnection, Error, PeerIncompatible};
 use socket2::{SockAddr, Socket};
 
 use super::tls::io_error;
+use crate::rules::SystemCall;
 use crate::system::poll::Want;
 
 /// Each read and write returns after one read from the socket at most, so that the caller can check
@@ -52,6 +53,16 @@ impl Stream {
             receive(tls, &mut self.socket)?;
         }
         Ok(())
+    }
+
+    /// What it is doing before it is ready for requests.
+    pub(super) fn call(&self) -> SystemCall {
+        match () {
+            () if self.is_connected => SystemCall::Exchange,
+            () if self.address.is_unix() => SystemCall::ConnectUnix,
+            () if self.address.is_ipv6() => SystemCall::ConnectTcp6,
+            () => SystemCall::ConnectTcp4,
+        }
     }
 
     /// What the server has presented with TLS, its own certificate first.

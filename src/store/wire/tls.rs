@@ -13,11 +13,11 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use crate::rules::UserMessage;
+use crate::rules::{Failure, UserMessage};
 use crate::text::quoted;
 
 /// Reads a file again, because it may have changed. An error says why that failed.
-pub type Reread<T> = Arc<dyn Fn() -> Result<T, String> + Send + Sync>;
+pub type Reread<T> = Arc<dyn Fn() -> Result<T, Failure> + Send + Sync>;
 
 /// The TLS files that the user names, if any.
 #[derive(Clone, Default)]
@@ -42,18 +42,18 @@ pub(super) type Tls = Arc<ClientConfig>;
 
 impl TlsFiles {
     /// The caller has read the files once. An error means that one cannot be used.
-    pub(crate) fn new(files: &PemFiles, reread: Reread<PemFiles>) -> Result<Self, UserMessage> {
+    pub(crate) fn new(files: &PemFiles, reread: Reread<PemFiles>) -> Result<Self, Failure> {
         let prepared = Arc::new(Mutex::new(Some(prepare(files)?)));
         Ok(Self { reread: Some(reread), prepared })
     }
 
     /// For a new connection. From the second one on, the files are read again.
-    pub(super) fn present(&self) -> Result<Tls, UserMessage> {
+    pub(super) fn present(&self) -> Result<Tls, Failure> {
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         let tls = match (prepared.take(), &self.reread) {
             (Some(tls), _) => tls,
             (None, None) => prepare(&PemFiles::default())?,
-            (None, Some(reread)) => prepare(&reread().map_err(UserMessage::new)?)?,
+            (None, Some(reread)) => prepare(&reread()?)?,
         };
         *prepared = self.reread.is_none().then(|| Arc::clone(&tls));
         Ok(tls)
@@ -92,7 +92,11 @@ impl TlsFiles {
 }
 
 /// Reads the system's certificate authorities only if the user names none.
-fn prepare([authority, certificate, key]: &PemFiles) -> Result<Tls, UserMessage> {
+fn prepare(files: &PemFiles) -> Result<Tls, Failure> {
+    configuration(files).map_err(|fault| Failure::Misconfigured { fault, executed: false })
+}
+
+fn configuration([authority, certificate, key]: &PemFiles) -> Result<Tls, UserMessage> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
