@@ -87,7 +87,8 @@ impl Store for Quorum {
         // would drop a hold that must be kept for its minimum time.
         let now = Instant::now();
         let granted = self.granted.as_ref().filter(|granted| granted.request.token == *token);
-        let granted = granted.filter(|it| it.request.at_least <= now.since(it.at));
+        let granted = granted
+            .filter(|it| outcome == Outcome::NotStarted || it.request.at_least <= now.since(it.at));
         let withdrawn = granted.map(|granted| granted.request.clone());
         let posted = self.post_if_busy(|| {
             let (key, token, withdrawn) = (key.clone(), its_token.clone(), withdrawn.clone());
