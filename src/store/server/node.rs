@@ -253,7 +253,7 @@ impl Node {
         commands.extend(others);
         // The server has the I/O timeout to answer once the sleep is over.
         let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
-        let limit = Limit::new(timeout, interrupt).after(at_most);
+        let limit = Limit::after(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
             return Ok(None);

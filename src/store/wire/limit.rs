@@ -17,14 +17,22 @@ pub(in crate::store) struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    /// From now on.
+    /// From now on. The moment of the interrupt is the end of the time, too, for a server that does
+    /// not answer until then.
     pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        Self { timeout, until: Instant::now() + timeout, interrupt }
+        Self::after(Duration::ZERO, timeout, interrupt)
     }
 
-    /// The same limit, after the server has blocked for this long.
-    pub(in crate::store) fn after(self, time: Duration) -> Self {
-        Self { until: self.until + time, ..self }
+    /// The same, after the server has blocked for this long.
+    pub(in crate::store) fn after(
+        time: Duration,
+        timeout: Duration,
+        interrupt: Interrupt<'a>,
+    ) -> Self {
+        let (at, interrupt) = interrupt.unwrap_or_default().split();
+        let (now, interrupt) = (Instant::now(), Some(interrupt));
+        let until = at.into_iter().fold(now + time + timeout, Instant::min);
+        Self { timeout: timeout.min(until.since(now)), until, interrupt }
     }
 
     /// `blocking::ready` within the limit.
