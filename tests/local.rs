@@ -218,7 +218,7 @@ fn without_a_thread_to_wait_for_a_file_its_lack_is_reported_and_the_file_is_stil
 #[test]
 fn a_file_that_cannot_be_unlocked_does_not_end_the_command() {
     let local = Server::local();
-    let mut exec = local.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", "sleep 1; exit 3"]);
+    let mut exec = local.rlock(["exec", "L", "sh", "-c", "exit 3"]);
     run(refuse(&mut exec, &[Refused::Unlock], Errno::EIO)).exits(3).prints("");
     local.run("exec -n L true").exits(0);
 }

@@ -19,9 +19,12 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How long after its limit a waiter still awaits replies: that its sleep is over, to its last
-/// request for the lock, to its withdrawal, and about the present state. On a slower link it does not
-/// learn of all that, and ends with the last view. Redis 8 ends a sleep up to 100 ms late.
-const LAST_QUESTIONS: Duration = Duration::from_millis(250);
+/// request for the lock, to its withdrawal, and about the present state. On a slow link it only
+/// withdraws, with the last view. Redis 8 ends a sleep up to 100 ms late.
+const LAST_QUESTIONS: Duration = Duration::from_millis(500);
+
+/// On a link with a longer round trip, these replies could come too late.
+const SLOW: Duration = Duration::from_millis(125);
 
 /// How long a waiter awaits its first answer at least, which includes the connection.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
@@ -145,6 +148,8 @@ pub struct WaitMachine {
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
+    /// Whether the last answer took a long round trip.
+    is_slow: bool,
     /// The ticket of a request that supersedes.
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
@@ -173,6 +178,7 @@ impl WaitMachine {
             cut_short: None,
             maybe_queued: false,
             repeated: false,
+            is_slow: false,
             seen: None,
             arrival: None,
             notes: Vec::new(),
@@ -213,15 +219,12 @@ impl WaitMachine {
             WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
             WaitEvent::Woken(result) => {
                 self.cut_short = None;
-                match (result, &self.seen) {
-                    (Ok(()), Some((_, view))) if self.is_over(now) => {
-                        self.withdraw(WaitEnd::TimedOut(view.clone()))
-                    }
-                    (Ok(()), _) => self.ask(now),
-                    (Err(failure), _) => self.ride_out(failure, now),
+                match result {
+                    Ok(()) => self.ask_in_time(now),
+                    Err(failure) => self.ride_out(failure, now),
                 }
             }
-            WaitEvent::Rested => self.ask(now),
+            WaitEvent::Rested => self.ask_in_time(now),
             WaitEvent::CutShort(failure) => self.cut_short(failure, now),
             WaitEvent::Withdrawn(end, Ok(())) => WaitStep::End(end),
             WaitEvent::Withdrawn(end, Err(failure)) => {
@@ -244,6 +247,21 @@ impl WaitMachine {
 
     fn ask(&self, now: Instant) -> WaitStep {
         WaitStep::Ask { seen: self.seen(now), arrival: self.arrival }
+    }
+
+    /// Asks again, unless the answer would come too late.
+    fn ask_in_time(&self, now: Instant) -> WaitStep {
+        match (self.until, &self.seen, self.outage) {
+            (Some(until), Some((_, view)), None)
+                if self.is_over(now) || self.is_slow && now >= until =>
+            {
+                self.withdraw(WaitEnd::TimedOut(view.clone()))
+            }
+            (Some(until), Some(_), None) if self.is_slow && now + SLOW >= until => {
+                WaitStep::Rest { until }
+            }
+            _ => self.ask(now),
+        }
     }
 
     fn answered(
@@ -283,13 +301,6 @@ impl WaitMachine {
                     return self.ask(now);
                 }
                 self.queued(sent, view, position, sleep, obstacle, now)
-            }
-            // The server answered until then, so it is only the link that is slow.
-            Err(failure) if self.is_over(now) && self.outage.is_none() && is_late(&failure) => {
-                match &self.seen {
-                    Some((_, view)) => self.withdraw(WaitEnd::TimedOut(view.clone())),
-                    None => self.ride_out(failure, now),
-                }
             }
             Err(failure) => self.ride_out(failure, now),
         }
@@ -336,10 +347,9 @@ impl WaitMachine {
         }
         // On a slow link, the end of the sleep must be heard before the deadline.
         let round_trip = now.since(sent);
-        let at_most = match round_trip * 3 > LAST_QUESTIONS {
-            true => sleep.min(left.saturating_sub(round_trip)),
-            false => sleep,
-        };
+        self.is_slow = round_trip > SLOW;
+        let on_the_way = if self.is_slow { round_trip } else { Duration::ZERO };
+        let at_most = sleep.min(left.saturating_sub(on_the_way));
         match self.until.filter(|_| at_most.is_zero() && !sleep.is_zero()) {
             Some(until) => WaitStep::Rest { until },
             None => WaitStep::Sleep { at_most, seen: self.seen(now) },
@@ -425,11 +435,6 @@ impl WaitMachine {
     fn withdraw(&self, end: WaitEnd) -> WaitStep {
         if self.maybe_queued { WaitStep::Withdraw(end) } else { WaitStep::End(end) }
     }
-}
-
-/// Whether the reply was awaited until the deadline.
-fn is_late(failure: &Failure) -> bool {
-    failure.is_pending() || matches!(failure, Failure::Interrupted { .. })
 }
 
 #[cfg(test)]

@@ -119,7 +119,9 @@ impl Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
         let begun = Instant::now();
-        let mut until = begun + self.io_timeout;
+        let (at, interrupt) = interrupt.unwrap_or_default().split();
+        let interrupt = Some(interrupt);
+        let mut until = at.into_iter().fold(begun + self.io_timeout, Instant::min);
         let (reply_sender, replies) = channel().map_err(cannot_query)?;
         let mut votes = Votes::new(self.members.len());
         let mut awaited = Vec::new();

@@ -55,7 +55,7 @@ struct WaitingTurn;
 impl WaitingTurn {
     /// Returns `None` while another thread waits.
     fn take() -> Option<Self> {
-        (!WAITS.swap(true, Ordering::SeqCst)).then_some(Self)
+        (!WAITS.swap(true, Ordering::SeqCst)).then(|| Self)
     }
 }
 
