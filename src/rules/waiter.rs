@@ -217,6 +217,10 @@ impl WaitMachine {
     ) -> (Vec<Note>, WaitStep) {
         let step = match event {
             WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
+            // An interrupted sleep says nothing about the server.
+            WaitEvent::Rested
+            | WaitEvent::Woken(Err(Failure::Interrupted { .. }))
+            | WaitEvent::CutShort(Failure::Interrupted { .. }) => self.ask_in_time(now),
             WaitEvent::Woken(result) => {
                 self.cut_short = None;
                 match result {
@@ -224,7 +228,6 @@ impl WaitMachine {
                     Err(failure) => self.ride_out(failure, now),
                 }
             }
-            WaitEvent::Rested => self.ask_in_time(now),
             WaitEvent::CutShort(failure) => self.cut_short(failure, now),
             WaitEvent::Withdrawn(end, Ok(())) => WaitStep::End(end),
             WaitEvent::Withdrawn(end, Err(failure)) => {

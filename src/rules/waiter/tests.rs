@@ -207,6 +207,11 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     assert_eq!(slow.on(WaitEvent::Rested, None, at(2_000)).1, WaitStep::Withdraw(timed_out()));
     let left = WaitEvent::Withdrawn(timed_out(), Err(unreachable(Delivery::Pending)));
     assert_eq!(slow.on(left, None, at(2_500)).1, WaitStep::End(timed_out()));
+    // Nor does a waiter that has slept too long know of a fault.
+    let mut starved = waiter(Some(2_000));
+    starved.on(answered(0, queued(10_000)), None, at(1));
+    let woken = WaitEvent::Woken(Err(Failure::Interrupted { sent: false }));
+    assert_eq!(starved.on(woken, None, at(2_600)).1, WaitStep::Withdraw(timed_out()));
     // A server that did not end the sleep has stopped answering.
     let mut frozen = waiter(Some(2_000));
     frozen.on(answered(0, queued(10_000)), None, at(1));
