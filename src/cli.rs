@@ -315,8 +315,9 @@ pub struct AcquireArgs {
     ///
     /// A background process, the keeper, renews the lease while PID lives and releases the lock
     /// when PID exits. If the keeper loses the lock, it stops PID and its descendants. In a script,
-    /// use $$ as PID. If PID exits while rlock waits for the lock, rlock leaves the queue and exits
-    /// with status 64.
+    /// use $$ as PID. In a subshell or a background job, $$ is still the main shell: instead, run
+    /// me=$(exec sh -c 'echo $PPID') there, and use $me. If PID exits while rlock waits for the lock,
+    /// rlock leaves the queue and exits with status 64.
     #[arg(long, value_name = "PID")]
     pub(crate) while_pid: Option<ProcessId>,
 }

@@ -78,7 +78,7 @@ fn undecided(timeout: Duration) -> Failure {
 /// These rules hold for every method:
 ///
 /// - Each call returns within the I/O timeout that the store was opened with, or when its interrupt
-///   becomes readable. `sleep` may take `at_most` longer. A store may ask several servers in turn or
+///   becomes readable or its moment comes. `sleep` may take `at_most` longer. A store may ask several servers in turn or
 ///   page through long lists, and then the timeout bounds each step. `PATIENCE` bounds them all if a
 ///   request needs several calls. On one host, five times the timeout bounds the wait for other
 ///   processes that change the same lock.
@@ -120,8 +120,9 @@ pub trait Store: Send {
     /// found.
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure>;
 
-    /// Undoes a request: afterward it is neither queued nor granted, and its token is refused.
-    fn leave(&mut self, request: &Request) -> Result<(), Failure>;
+    /// Undoes a request: afterward it is neither queued nor granted, and its token is refused. This
+    /// is sent even if the moment of the interrupt has passed, which only ends the wait for a reply.
+    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure>;
 
     /// Undoes a request as `leave` does, without awaiting the reply: for a server that has not
     /// answered, which would only delay the end again.

@@ -7,9 +7,7 @@ mod messages;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::rules::waiter::{
-    LAST_QUESTIONS, Note, SHORT_SLEEP, Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep,
-};
+use crate::rules::waiter::{Note, SHORT_SLEEP, Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use anyhow::Context;
 use messages::Messages;
 
@@ -51,9 +49,11 @@ pub(crate) fn acquire(
     let mut ahead = u64::MAX;
     let mut request = request.clone();
     let (waiter, mut step) = WaitMachine::new(request.ttl, until);
-    let mut waiter = waiter.with_start_until(end_of(start_limit));
+    let mut waiter = waiter.with_start_until(end_of(start_limit), started);
     loop {
-        let stops = Some(Interrupter::either(signals.arrival(), needed_by));
+        let deadline = waiter.deadline();
+        let stops = Interrupter::either(signals.arrival(), needed_by).or_at(deadline);
+        let stops = Some(stops);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);
@@ -88,8 +88,12 @@ pub(crate) fn acquire(
                     WaitEvent::Withdrawn(end, Ok(()))
                 } else {
                     request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
-                    let left = store.leave(&request);
-                    let in_time = until.is_none_or(|until| Instant::now() < until + LAST_QUESTIONS);
+                    let begun = Instant::now();
+                    // A signal has ended the wait before, and does not end the withdrawal.
+                    let left = store.leave(&request, Some(Interrupter::default().or_at(deadline)));
+                    let now = Instant::now();
+                    // If it takes as long as the withdrawal.
+                    let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);
                     let end = match left {
                         Ok(()) if in_time => with_present_view(end, store, &request),
                         _ => end,

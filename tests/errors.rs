@@ -229,7 +229,8 @@ const BAD_WORDS: &str = r#"
     exec a\b true => NAME: contains '\'; remove it
     exec redis://h true => NAME: lock name is a URL; give the server with --url
     acquire --while-pid 0 L => --while-pid: not a process ID: '0'; use a positive number, such as $$ in a script
-    acquire --while-pid abc L => --while-pid: not a process ID: 'abc'; use a positive number, such as $$ in a script
+    acquire --while-pid abc => --while-pid: not a process ID: 'abc'; put a number there, and check that its variable is not empty
+    acquire --while-pid= L => --while-pid: empty process ID; set it with me=$(exec sh -c 'echo $PPID')
     release L abc => TOKEN: not a token; use the token that acquire printed
     release --force --id abc L => --id: not an id; use the 8 characters that inspect shows
     release --reason x L => missing --force; add it

@@ -33,7 +33,7 @@ fn ends_after_one_timeout(
 #[test]
 fn one_server_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     let server = Server::on_tcp(&[]);
-    let problem = "did not answer within 3s";
+    let problem = "did not answer within ";
     ends_after_one_timeout(&patient(server.tcp_url()), "5900ms", problem, |name| {
         server.signal(name);
     });
@@ -60,7 +60,7 @@ fn sentinels_and_their_master_delay_nothing_for_longer_than_the_limit_and_one_ti
 #[test]
 fn a_cluster_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     let cluster = Cluster::start(3, 0);
-    ends_after_one_timeout(&patient(cluster.url()), "5900ms", "within 3s", |name| {
+    ends_after_one_timeout(&patient(cluster.url()), "5900ms", "within ", |name| {
         (0..3).for_each(|node| cluster.node(node).signal(name));
     });
 }

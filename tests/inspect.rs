@@ -142,7 +142,7 @@ fn a_lock_shows_how_its_last_holds_ended() {
             "revoked null",
             "released \"exit 0\"",
             "expired null",
-            "released \"exit 127\"",
+            "released \"not started\"",
             "released \"signal 9\"",
             "released \"exit 3\"",
         ]

@@ -9,9 +9,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 
+use crate::support::sandbox::{Refused, refuse};
 use crate::support::{
     Finished, LongerWait, Running, Server, acquire, holder, holder_that_cleans_up, run, until,
     waiter,
@@ -166,11 +168,13 @@ fn a_process_that_changes_a_file_again_and_again_holds_others_up_for_a_limited_t
                 changed.set_modified(SystemTime::now()).unwrap();
             }
         });
-        // It outwaits others for longer than it would wait for a process that is stopped.
-        let mut client = local.starts("exec -n --io-timeout 1s L", "true");
-        local.run("exec -n --io-timeout 300ms L true").exits(69);
+        // It outwaits others for longer than it would wait for a process that is stopped, if it waits.
+        let mut client = local.starts("exec -w 1h --io-timeout 1s L", "true");
+        local.run("exec -n --io-timeout 1s L true").exits(69);
         assert!(client.process.is_running());
-        client.end().exits(69);
+        client.told("locked for too long");
+        client.signal("TERM");
+        client.end();
         // A release, too.
         drop(holder.stdin.take());
         waits_for_the_file(&local, &holder);
@@ -178,6 +182,45 @@ fn a_process_that_changes_a_file_again_and_again_holds_others_up_for_a_limited_t
         holder.end().exits(0).says("not released (the lease expires within ");
         drop(stop);
     });
+}
+
+#[test]
+fn a_request_ends_at_its_limit_even_if_another_process_keeps_the_file_locked() {
+    let local = Server::local();
+    let first = holder(&local, &[], "L");
+    let queued = waiter(&local, &["-w", "3s"], "L", "");
+    let _turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
+    let mut longer = LongerWait::of("8s");
+    let late = ["-n", "-w 1s", "-w 2s"].map(|it| local.starts(&format!("exec {it} L"), "true"));
+    for client in late.into_iter().chain([queued]) {
+        client.end().exits(69).says("other processes have kept the lock file locked for too long");
+    }
+    longer.is_not_over();
+    drop(first);
+}
+
+#[test]
+fn without_a_thread_to_wait_for_a_file_its_lack_is_reported_and_the_file_is_still_used() {
+    let local = Server::local();
+    local.run("exec L true");
+    let refused = [Refused::Thread, Refused::Call(libc::SYS_clone3)];
+    let turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
+    let start = |wait| {
+        let mut exec = local.rlock(["exec", "-w", wait, "L", "echo", "RUNS"]);
+        Running::start(refuse(&mut exec, &refused, Errno::EAGAIN))
+    };
+    let (in_vain, in_time) = (start("1s"), start("1h"));
+    in_vain.end().exits(69).says("cannot wait for a lock file: ").says("; raise ulimit -u");
+    drop(turn);
+    in_time.end().exits(0).prints("RUNS");
+}
+
+#[test]
+fn a_file_that_cannot_be_unlocked_does_not_end_the_command() {
+    let local = Server::local();
+    let mut exec = local.rlock(["exec", "L", "sh", "-c", "exit 3"]);
+    run(refuse(&mut exec, &[Refused::Unlock], Errno::EIO)).exits(3).prints("");
+    local.run("exec -n L true").exits(0);
 }
 
 #[test]

@@ -1,7 +1,15 @@
 //! Shared locks, slots and reentrant locks.
 
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::libc;
+use serde_json::Value;
+
+use crate::support::sandbox::{Refused, refuse};
 use crate::support::{
     self, Finished, LongerWait, READY, Server, acquire, binary, holder, run, until, waiter,
 };
@@ -136,6 +144,38 @@ fn at_least_keeps_a_lock_that_is_released_sooner() {
 }
 
 #[test]
+fn at_least_does_not_keep_a_lock_whose_command_never_started() {
+    let server = Server::start();
+    let exec = |program: &str| server.rlock(["exec", "-n", "--at-least", "1h", "L", program]);
+    run(&mut exec("no-such-command")).exits(127);
+    run(&mut exec("/")).exits(126);
+    // Before the wait for a group, and after it for the command.
+    run(refuse(&mut exec("true"), &[Refused::Call(libc::SYS_clone)], Errno::EAGAIN)).exits(70);
+    let pipes = [Refused::Call(libc::SYS_pipe2)];
+    run(refuse(&mut exec("true"), &pipes, Errno::EMFILE)).exits(70);
+    assert!(server.is_free("L"));
+    let history = server.inspect("L")["history"].clone();
+    let told = |past: &Value| past["outcome"] == "not started" && past["ended"] == "released";
+    assert_eq!(history.as_array().unwrap().iter().filter(|past| told(past)).count(), 4);
+    // An acquire whose token nobody can read.
+    let full = File::create("/dev/full").unwrap();
+    let mut acquire = server.rlock(["acquire", "--at-least", "1h", "L"]);
+    assert_ne!(acquire.stdout(full).stderr(Stdio::null()).status().unwrap().code(), Some(0));
+    assert!(server.is_free("L"));
+}
+
+#[test]
+fn at_least_does_not_keep_a_lock_after_a_signal_before_the_start() {
+    let server = Server::local();
+    // The signal arrives when rlock locks the file in which it finds its grant.
+    let inject = "strace -qq -o /dev/null -e trace=flock -e inject=flock:signal=TERM:when=1";
+    let mut exec =
+        server.program(&format!("{inject} sh -c"), "exec $rlock exec --at-least 1h L ls");
+    assert_eq!(run(&mut exec).prints("").status.signal(), Some(15));
+    assert!(server.is_free("L"));
+}
+
+#[test]
 fn the_head_is_woken_when_a_release_shortens_the_remaining_time() {
     let server = Server::start();
     let first = holder(&server, &["--ttl", "60s", "--at-least", "1500ms"], "L");
@@ -193,6 +233,7 @@ support::also_on_local! {
     an_owner_that_holds_the_lock_enters_past_waiters_and_waits_as_one,
     holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one,
     at_least_keeps_a_lock_that_is_released_sooner,
+    at_least_does_not_keep_a_lock_whose_command_never_started,
     the_head_is_woken_when_a_release_shortens_the_remaining_time,
     neither_a_renewal_nor_a_second_release_shortens_at_least,
     a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock,

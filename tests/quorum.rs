@@ -247,6 +247,8 @@ fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
     let mut servers = servers(3);
     let all = at(&servers);
     all.run("exec -n --at-least 60s L true").exits(69);
+    // Except if the command never started.
+    all.run("exec -n --at-least 8s L no-such-command").exits(127);
     all.run("exec -n --at-least 8s L true").exits(0);
     servers[1..].iter_mut().for_each(restart);
     servers[2].await_uptime(1);

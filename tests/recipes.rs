@@ -18,10 +18,12 @@ fn blocks(heading: &str) -> Vec<String> {
     blocks_of(include_str!("../README.md"), &format!("### {heading}"))
 }
 
+const DOC: &str = include_str!("../docs/recipes.md");
+
 /// The blocks of code below a heading of docs/recipes.md.
 #[track_caller]
 fn recipes(heading: &str) -> Vec<String> {
-    blocks_of(include_str!("../docs/recipes.md"), &format!("## {heading}"))
+    blocks_of(DOC, &format!("## {heading}"))
 }
 
 /// The first of them.
@@ -70,7 +72,12 @@ impl Place {
     }
 
     fn shell(&self, script: &str) -> Command {
-        let mut shell = self.server.program("sh -c", script);
+        self.shell_of("sh", script)
+    }
+
+    /// A script in another shell.
+    fn shell_of(&self, shell: &str, script: &str) -> Command {
+        let mut shell = self.server.program(&format!("{shell} -c"), script);
         let directory = self.server.directory().display();
         let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
         shell.env("PATH", path).current_dir(self.server.directory());
@@ -354,4 +361,46 @@ fn a_job_that_failed_runs_again_and_one_that_succeeded_does_not() {
     place.server.signal("CONT");
     job.end().exits(0);
     assert_eq!(place.log(), ["backup.sh"]);
+}
+
+/// The shells differ in what `$$`, `$BASHPID` and a subshell are.
+#[test]
+fn part_of_a_script_is_locked_for_as_long_as_it_runs() {
+    let part = recipe("Lock part of a script");
+    let part = part.trim_end();
+    for shell in ["bash", "dash", "zsh", "ksh", "busybox sh"] {
+        for before in ["", "set -e", "trap 'echo over' EXIT; trap 'exit 1' TERM"] {
+            let place = Place::new(&[]);
+            place.program("first-half", "echo begins >> log");
+            place.program("second-half", "until [ -e go ]; do sleep 0.01; done; echo ends >> log");
+            let start = |script: &str| {
+                Running::start(&mut place.shell_of(shell, &format!("{before}\n{script}")))
+            };
+            let is_held = || assert_eq!(place.server.inspect("import")["state"], "held");
+            let is_free = || place.server.is_free("import");
+            // Two exclude each other, although the main script ends first.
+            let job = format!("{part} > /dev/null 2>&1 &\n");
+            start(&format!("{job}{job}")).finish().exits(0);
+            until("one works, and one waits", || {
+                place.log() == ["begins"] && place.server.waiting("import") == 1
+            });
+            is_held();
+            fs::write(place.file("go"), "").unwrap();
+            until("both are over", || place.log() == ["begins", "ends", "begins", "ends"]);
+            until("the lock is free", is_free);
+            // The lock is free although the main script goes on.
+            fs::remove_file(place.file("go")).unwrap();
+            let release = between(DOC, "end the part with `", "`");
+            let end = if shell == "ksh" { format!("\n{release}\n)") } else { "\n)".into() };
+            let part = part.strip_suffix("\n)").unwrap();
+            let mut main = start(&format!("{part}{end}\necho NEXT; read _"));
+            until("it works", || place.log().len() == 5);
+            is_held();
+            fs::write(place.file("go"), "").unwrap();
+            assert_eq!(main.line(), "NEXT");
+            until("the lock is free", is_free);
+            main.finish();
+            assert_eq!(place.log().len(), 6);
+        }
+    }
 }

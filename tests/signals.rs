@@ -22,9 +22,7 @@ fn each_signal_reaches_the_command_as_itself() {
         "for s in {signals}; do trap \"echo $s\" $s; done
         echo READY; while read line; do :; done; while :; do sleep 0.01; done"
     );
-    // The tests may ignore some of them.
-    let exec = format!("env --default-signal {} exec L bash -c", support::binary());
-    let mut first = Running::start(&mut server.program(&exec, &script)).prints_first("READY");
+    let mut first = server.starts("exec L bash -c", &script).prints_first("READY");
     drop(first.stdin.take());
     for signal in signals.split(' ') {
         first.signal(signal);

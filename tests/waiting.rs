@@ -67,6 +67,30 @@ fn a_wait_that_times_out_leaves_the_queue() {
     assert_eq!(server.waiting("L"), 0);
 }
 
+/// It is late by less than a round trip, of which it needs several to find out what became of it.
+#[test]
+fn a_wait_ends_at_its_limit_even_on_a_slow_link() {
+    let server = Server::on_tcp(&[]);
+    let _first = holder(&server, &[], "L");
+    server.learns_the_scripts();
+    for (delay, status, says) in [
+        (400, 75, "held by "),
+        (800, 75, "held by "),
+        // Not even the first answer arrives in time.
+        (1_500, 69, " did not answer within "),
+    ] {
+        let wire = Proxy::to(server.port(), Duration::from_millis(delay));
+        let start = Instant::now();
+        run(&mut at(&wire.url(), "exec -w 2s L true")).exits(status).says(says);
+        let late = start.elapsed().checked_sub(Duration::from_secs(2)).expect("not early");
+        assert!(late < Duration::from_millis(2 * delay), "{delay}: late by {late:?}");
+        // Its next heartbeat would be due only after 10 s.
+        let mut longer = LongerWait::of("8s");
+        until("it has left the queue", || server.waiting("L") == 0);
+        longer.is_not_over();
+    }
+}
+
 #[test]
 fn a_signal_ends_a_wait_and_leaves_the_queue() {
     let server = Server::start();

@@ -2,7 +2,7 @@
 -- queue. Afterward, the token is rejected, unless it is a waiter's: that keeps waiting.
 --
 -- ARGV[3] outcome  of the command, for the history: 'exit N', 'signal N', 'lost' if it was stopped
---                  because its lease could not be renewed in time; ''
+--                  because its lease could not be renewed in time, 'not started'; ''
 --
 -- Replies:
 -- { 'released' }
@@ -10,13 +10,16 @@
 
 local OUTCOME = ARGV[3]
 
+-- What has never started has no minimum time.
+local keep_until = OUTCOME ~= 'not started' and tonumber(own.keep_until) or 0
+
 local function entry_of(token)
   return history_entry(token, OUTCOME == 'lost' and 'lost' or 'released', now, OUTCOME)
 end
 
 -- The fast path: only the caller holds the lock, and no client waits for it.
 if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and hold_state(own) == 'held'
-  and (tonumber(own.keep_until) or 0) <= now then
+  and keep_until <= now then
   local entry, ttl = entry_of(TOKEN), tonumber(own.ttl) or 0
   become_idle(GUARD, HOLDS)
   add_tombstone(TOKEN, ttl)
@@ -35,11 +38,11 @@ local entry = ended and entry_of(TOKEN)
 
 -- Before anything changes: if the queue cannot be read, nothing is released.
 local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
-local cools = held and (tonumber(own.keep_until) or 0) > now
+local cools = held and keep_until > now
 if cools or not ended then write_nothing() end
 if cools then
   own.status = 'cooling'
-  set_deadline(TOKEN, own, tonumber(own.keep_until))
+  set_deadline(TOKEN, own, keep_until)
 elseif ended then
   drop_hold(TOKEN)
 end

@@ -231,7 +231,8 @@ pub struct LockArgs {
     /// Keep the lock for at least DURATION after acquiring it
     ///
     /// If the holder releases the lock sooner, no other client can acquire it until then; rlock exits
-    /// without waiting for that. Use this for cron jobs on hosts whose clocks differ.
+    /// without waiting for that. A command that cannot start releases it immediately. Use this for
+    /// cron jobs on hosts whose clocks differ.
     #[arg(long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) at_least: Option<BoundedDuration>,
     /// Enter a lock that an enclosing exec or the same owner holds

@@ -2,24 +2,21 @@
 
 use std::ffi::OsString;
 
-use super::grant::{Grant, SLOT};
+use super::grant::{Grant, SLOT, release};
 use super::identity;
 use super::parent;
-use super::retry::Retry;
 use crate::cli;
 use crate::config::{ReadOnce, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    BoundedDuration, Failure, Group, Instant, LockOutcome, LossPolicy, OnLost, OnUnreachable,
-    Outcome, Release, Request, Token, show,
+    BoundedDuration, Group, LockOutcome, LossPolicy, OnLost, OnUnreachable, Outcome, Release, Token,
 };
-use crate::store::Store;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::random;
-use crate::system::signals::{self, Signals};
+use crate::system::signals;
 use crate::wait::Acquired;
 
 pub(super) fn run(
@@ -123,21 +120,22 @@ fn run_locked(
     let Acquired { lease, connected_in, .. } = acquired;
     let (key, token) = (request.key.clone(), request.token.clone());
     let hold = RenewableHold { key, token, lease, connected_in };
-    let (store, completion) =
+    let (store, ran) =
         supervise::run(command, hold, on_loss, store, &mut signals, inherited, report);
-    let lease = completion.as_ref().map_or(lease, |completion| completion.lease);
-    let (outcome, ends) = (outcome(&completion), lease.deadline());
+    let lease = ran.as_ref().map_or(lease, |completion| completion.lease);
+    let (outcome, ends) = (outcome(&ran), lease.deadline());
     let released =
         store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
-    let completion = completion?;
+    let Completion { exit, lock, late, .. } = ran?;
+    let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
     // not continue with its next line. A failure of the command takes precedence, and one that ended the
     // attempts to release the lock was used up by that.
-    let late = completion.late.or_else(|| {
+    let late = late.or_else(|| {
         let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
-    match (completion.lock, released, completion.exit, late) {
+    match (lock, released, exit, late) {
         (LockOutcome::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
             report.warn(format_args!(
                 "the lock {why}, but the command ended before the loss was detected"
@@ -159,46 +157,12 @@ fn run_locked(
 }
 
 /// The outcome of the command, for the history of the lock.
-fn outcome(completion: &Result<Completion, Error>) -> Outcome {
-    let exit = match completion {
-        Ok(Completion { lock: LockOutcome::Lost, .. }) => return Outcome::Lost,
-        Ok(Completion { exit, .. }) => *exit,
-        Err(error @ Error::Command { .. }) => error.exit(),
-        Err(_) => return Outcome::Unknown,
-    };
-    match exit {
-        Exit::Status(status) => Outcome::Exit(status),
-        Exit::Signal(signal) => Outcome::Signal(signal),
+fn outcome(ran: &Result<Completion, Error>) -> Outcome {
+    match ran {
+        Err(_) => Outcome::NotStarted,
+        Ok(Completion { lock: LockOutcome::Lost, .. }) => Outcome::Lost,
+        Ok(Completion { exit: Ok(Exit::Status(status)), .. }) => Outcome::Exit(*status),
+        Ok(Completion { exit: Ok(Exit::Signal(signal)), .. }) => Outcome::Signal(*signal),
+        Ok(Completion { exit: Err(_), .. }) => Outcome::Unknown,
     }
-}
-
-/// Releases the lock. The command has ended, so a failure is only a warning.
-fn release(
-    store: &mut dyn Store,
-    request: &Request,
-    outcome: Outcome,
-    ends: Instant,
-    signals: &mut Signals,
-    report: &Report,
-) -> Result<Release, Failure> {
-    let Request { key, token, .. } = request;
-    let mut retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
-    let released = retry.run(store, report, |store| store.release(key, token, outcome));
-    match &released {
-        Ok(Release::Released | Release::Unknown) => report.detail("released"),
-        Ok(Release::NotHeld(why)) => {
-            report.detail(format_args!("nothing to release: the lock {why}"))
-        }
-        Err(failure) => {
-            let left = ends.since(Instant::now());
-            let lease = match left.is_zero() {
-                true => "the lease has expired".to_owned(),
-                false => format!("the lease expires within {}", show(left)),
-            };
-            let failed = format!("not released ({lease}): {failure}");
-            // After a loss, the loss is the news.
-            if outcome == Outcome::Lost { report.detail(failed) } else { report.warn(failed) }
-        }
-    }
-    released
 }

@@ -6,11 +6,15 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::open;
+use super::retry::Retry;
 use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::waiter::heartbeat;
-use crate::rules::{ClientInfo, EnclosingHolds, Name, Owner, Request, Token};
+use crate::rules::{
+    ClientInfo, EnclosingHolds, Failure, Instant, Name, Outcome, Owner, Release, Request, Token,
+    show,
+};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
@@ -69,13 +73,11 @@ impl Grant {
         Ok(Self { store, request, acquired, signals })
     }
 
-    /// Gives up the lock before anything has used it.
+    /// Releases the lock before anything has used it.
     pub(super) fn give_up(&mut self, report: &Report) {
-        let left = self.store.leave(&self.request);
-        report.diagnostics(self.store.diagnostics());
-        if let Err(failure) = left {
-            report.detail(format_args!("not released: {failure}"));
-        }
+        let Self { store, request, acquired, signals } = self;
+        let ends = acquired.lease.deadline();
+        let _ = release(&mut **store, request, Outcome::NotStarted, ends, signals, report);
     }
 
     /// Returns the variables that tell the command or the script about the lock. `RLOCK_HELD` lists
@@ -92,6 +94,37 @@ impl Grant {
             (SLOT, self.acquired.slot.map(|slot| slot.to_string())),
         ]
     }
+}
+
+/// Releases the lock. What it was for has ended or has never begun, so a failure is only a warning.
+pub(super) fn release(
+    store: &mut dyn Store,
+    request: &Request,
+    outcome: Outcome,
+    ends: Instant,
+    signals: &mut Signals,
+    report: &Report,
+) -> Result<Release, Failure> {
+    let Request { key, token, .. } = request;
+    let mut retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
+    let released = retry.run(store, report, |store| store.release(key, token, outcome));
+    match &released {
+        Ok(Release::Released | Release::Unknown) => report.detail("released"),
+        Ok(Release::NotHeld(why)) => {
+            report.detail(format_args!("nothing to release: the lock {why}"))
+        }
+        Err(failure) => {
+            let left = ends.since(Instant::now());
+            let lease = match left.is_zero() {
+                true => "the lease has expired".to_owned(),
+                false => format!("the lease expires within {}", show(left)),
+            };
+            let failed = format!("not released ({lease}): {failure}");
+            // After a loss, the loss is the news.
+            if outcome == Outcome::Lost { report.detail(failed) } else { report.warn(failed) }
+        }
+    }
+    released
 }
 
 fn enclosing_holds() -> EnclosingHolds {

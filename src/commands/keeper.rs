@@ -62,7 +62,8 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
         ));
     }
     if number.unsigned_abs() == std::process::id() {
-        return Err(refused("this is rlock itself", "use $$ for the script"));
+        let remedy = format!("run {} first, and use $me", ProcessId::OF_THIS_SHELL);
+        return Err(refused("this is rlock itself", &remedy));
     }
     let is_other = |process: &String| *process != number.to_string();
     let missing = || match field(Pid::from_raw(number), "status", "Tgid:").filter(is_other) {

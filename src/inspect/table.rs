@@ -103,7 +103,9 @@ fn holder(view: &View) -> String {
 /// `free for 3h, exit 0: ana@ci-3 pid 4242 (make)`.
 fn last_holder(entry: &HistoryEntry, view: &View) -> String {
     let outcome = match (entry.ending, entry.outcome) {
-        (Ending::Released, Outcome::Exit(_) | Outcome::Signal(_)) => entry.outcome.to_string(),
+        (Ending::Released, Outcome::Exit(_) | Outcome::Signal(_) | Outcome::NotStarted) => {
+            entry.outcome.to_string()
+        }
         (ending, _) => ending.to_string(),
     };
     format!("free for {}, {outcome}: {}", show(view.now.since(entry.at)), entry.client)

@@ -138,6 +138,11 @@ impl Failure {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
+    /// Whether the reply to a request that was sent has not arrived in time.
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(self, Self::Unreachable { delivery: Delivery::Pending, .. })
+    }
+
     /// Whether the connection broke.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Unreachable { delivery: Delivery::Lost, .. })

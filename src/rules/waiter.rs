@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 
 use crate::rules::lease::renewed_with;
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Failure, Fence, HoldKind, HoldState, Holder, Instant, Lease,
-    Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
+    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, HoldKind, HoldState, Holder, Instant,
+    Lease, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -18,9 +18,16 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 /// than that of renewals: a user who chooses a short TTL wants faults to be noticed soon.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
-/// How long after its limit a waiter still asks for the lock and for its present state. On a slower
-/// link it only withdraws, with the last view. Redis 8 ends a sleep up to 100 ms late.
-pub(crate) const LAST_QUESTIONS: Duration = Duration::from_millis(250);
+/// How long after its limit a waiter still awaits replies: that its sleep is over, to its last
+/// request for the lock, to its withdrawal, and about the present state. On a slow link it only
+/// withdraws, with the last view. Redis 8 ends a sleep up to 100 ms late.
+const LAST_QUESTIONS: Duration = Duration::from_millis(500);
+
+/// On a link with a longer round trip, these replies could come too late.
+const SLOW: Duration = Duration::from_millis(125);
+
+/// How long a waiter awaits its first answer at least, which includes the connection.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
 /// a proxy before it, does not let the waiter sleep.
@@ -129,6 +136,8 @@ pub struct WaitMachine {
     pub until: Option<Instant>,
     /// Until when to try again before the first answer; `None` if the first failure is final.
     pub start_until: Option<Instant>,
+    /// Until when to await the first answer at least.
+    first_answer_until: Option<Instant>,
     /// Whether the server has answered, and so has reported a holder that may still hold the lock.
     has_answered: bool,
     /// Set while the server does not answer.
@@ -139,6 +148,8 @@ pub struct WaitMachine {
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
+    /// Whether the last answer took a long round trip.
+    is_slow: bool,
     /// The ticket of a request that supersedes.
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
@@ -161,11 +172,13 @@ impl WaitMachine {
             ttl,
             until,
             start_until: until,
+            first_answer_until: None,
             has_answered: false,
             outage: None,
             cut_short: None,
             maybe_queued: false,
             repeated: false,
+            is_slow: false,
             seen: None,
             arrival: None,
             notes: Vec::new(),
@@ -173,9 +186,25 @@ impl WaitMachine {
         (waiter, WaitStep::Ask { seen: None, arrival: None })
     }
 
-    /// Sets another limit for the first answer.
-    pub(crate) fn with_start_until(self, start_until: Option<Instant>) -> Self {
-        Self { start_until, ..self }
+    /// Sets another limit for the first answer. `started` is the time of the first request.
+    pub(crate) fn with_start_until(self, start_until: Option<Instant>, started: Instant) -> Self {
+        Self { start_until, first_answer_until: Some(started + FIRST_ANSWER), ..self }
+    }
+
+    /// Until when the waiter asks again.
+    fn limit(&self) -> Option<Instant> {
+        if self.has_answered { self.until } else { self.start_until }
+    }
+
+    /// From when on no reply is awaited: the one deadline for all that follows the limit.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let deadline = self.limit()? + LAST_QUESTIONS;
+        let first = self.first_answer_until.filter(|_| !self.has_answered);
+        Some(first.map_or(deadline, |first| deadline.max(first)))
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the
@@ -188,24 +217,25 @@ impl WaitMachine {
     ) -> (Vec<Note>, WaitStep) {
         let step = match event {
             WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
+            // An interrupted sleep says nothing about the server.
+            WaitEvent::Rested
+            | WaitEvent::Woken(Err(Failure::Interrupted { .. }))
+            | WaitEvent::CutShort(Failure::Interrupted { .. }) => self.ask_in_time(now),
             WaitEvent::Woken(result) => {
                 self.cut_short = None;
-                let is_too_late = self.until.is_some_and(|until| now >= until + LAST_QUESTIONS);
-                match (result, &self.seen) {
-                    (Ok(()), Some((_, view))) if is_too_late => {
-                        self.withdraw(WaitEnd::TimedOut(view.clone()))
-                    }
-                    (Ok(()), _) => self.ask(now),
-                    (Err(failure), _) => self.ride_out(failure, now),
+                match result {
+                    Ok(()) => self.ask_in_time(now),
+                    Err(failure) => self.ride_out(failure, now),
                 }
             }
-            WaitEvent::Rested => self.ask(now),
             WaitEvent::CutShort(failure) => self.cut_short(failure, now),
             WaitEvent::Withdrawn(end, Ok(())) => WaitStep::End(end),
             WaitEvent::Withdrawn(end, Err(failure)) => {
                 self.notes.push(Note::NotWithdrawn(failure.clone()));
-                // Its last view of the lock was old.
-                let is_lost = matches!(end, WaitEnd::TimedOut(_)) && failure.is_transient();
+                // Its last view of the lock was old. A reply that was only late says nothing.
+                let is_lost = matches!(end, WaitEnd::TimedOut(_))
+                    && failure.is_transient()
+                    && !(failure.is_pending() && self.is_over(now));
                 WaitStep::End(if is_lost { WaitEnd::LostWhileQueued(failure) } else { end })
             }
         };
@@ -220,6 +250,21 @@ impl WaitMachine {
 
     fn ask(&self, now: Instant) -> WaitStep {
         WaitStep::Ask { seen: self.seen(now), arrival: self.arrival }
+    }
+
+    /// Asks again, unless the answer would come too late.
+    fn ask_in_time(&self, now: Instant) -> WaitStep {
+        match (self.until, &self.seen, self.outage) {
+            (Some(until), Some((_, view)), None)
+                if self.is_over(now) || self.is_slow && now >= until =>
+            {
+                self.withdraw(WaitEnd::TimedOut(view.clone()))
+            }
+            (Some(until), Some(_), None) if self.is_slow && now + SLOW >= until => {
+                WaitStep::Rest { until }
+            }
+            _ => self.ask(now),
+        }
     }
 
     fn answered(
@@ -258,7 +303,7 @@ impl WaitMachine {
                     self.has_answered = true;
                     return self.ask(now);
                 }
-                self.queued(view, position, sleep, obstacle, now)
+                self.queued(sent, view, position, sleep, obstacle, now)
             }
             Err(failure) => self.ride_out(failure, now),
         }
@@ -282,6 +327,7 @@ impl WaitMachine {
 
     fn queued(
         &mut self,
+        sent: Instant,
         view: View,
         position: u64,
         sleep: Duration,
@@ -302,7 +348,15 @@ impl WaitMachine {
         if view.state != State::Foreign {
             self.seen = Some((now, view));
         }
-        WaitStep::Sleep { at_most: sleep, seen: self.seen(now) }
+        // On a slow link, the end of the sleep must be heard before the deadline.
+        let round_trip = now.since(sent);
+        self.is_slow = round_trip > SLOW;
+        let on_the_way = if self.is_slow { round_trip } else { Duration::ZERO };
+        let at_most = sleep.min(left.saturating_sub(on_the_way));
+        match self.until.filter(|_| at_most.is_zero() && !sleep.is_zero()) {
+            Some(until) => WaitStep::Rest { until },
+            None => WaitStep::Sleep { at_most, seen: self.seen(now) },
+        }
     }
 
     /// The holders that this waiter has seen, as far as they may still hold the lock. One that
@@ -332,10 +386,17 @@ impl WaitMachine {
     /// same, the server keeps its position for a while, and a grant that too few replicas have
     /// confirmed is kept. The first failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant) -> WaitStep {
-        if matches!(failure, Failure::Interrupted { .. }) {
-            return self.ask(now);
-        }
-        let until = if self.has_answered { self.until } else { self.start_until };
+        let failure = match failure {
+            Failure::Interrupted { sent } if self.is_over(now) => {
+                let fault = UserMessage::new("no answer within the wait limit");
+                let delivery = if sent { Delivery::Pending } else { Delivery::NotSent };
+                let fault = fault.with_remedy("check the servers and the network");
+                Failure::unreachable(fault, delivery)
+            }
+            Failure::Interrupted { .. } => return self.ask(now),
+            failure => failure,
+        };
+        let until = self.limit();
         let is_in_time = until.map_or(self.has_answered, |until| now < until);
         if !is_in_time || !failure.is_transient() {
             let failure = if until.is_some() { failure.outlasted() } else { failure };

@@ -38,6 +38,10 @@ use crate::rules::{
 /// thousand of them.
 const TURNS: u32 = 5;
 
+/// How long at most if the request does not wait for the lock either, or if no signal interrupts it: a
+/// release is repeated, and a signal is heard in between.
+const BRIEF: Duration = Duration::from_secs(1);
+
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
 /// only the waits: for a grant, and for the processes that change the same file first.
 pub(super) struct Local {
@@ -127,14 +131,27 @@ impl Local {
         Ok(())
     }
 
-    fn act<T>(&mut self, key: &Key, act: impl FnOnce(&mut Lock, u64) -> T) -> Result<T, Failure> {
-        self.change(key, Access::Change, None, act, |_, _, _| Ok(()))
+    /// Changes a lock as `change` does, within a brief time.
+    fn act<T>(
+        &mut self,
+        key: &Key,
+        interrupt: Interrupt<'_>,
+        act: impl FnOnce(&mut Lock, u64) -> T,
+    ) -> Result<T, Failure> {
+        self.change(key, Access::Change, briefly(interrupt), act, |_, _, _| Ok(()))
     }
+}
+
+/// The same interrupt, or the end of a brief time.
+fn briefly(interrupt: Interrupt<'_>) -> Interrupt<'_> {
+    Some(interrupt.unwrap_or_default().or_at(Some(Instant::now() + BRIEF)))
 }
 
 impl Store for Local {
     fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
         let token = request.token.as_str();
+        let waits = request.heartbeat.is_some();
+        let interrupt = if waits { interrupt } else { briefly(interrupt) };
         // If the name of the directory is a mistake, other processes use another one, and nothing
         // else would show it.
         let is_new = self.directory.is_chosen_but_missing();
@@ -189,7 +206,7 @@ impl Store for Local {
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
-        let released = self.act(key, |lock, now| lock.at(now).release(token, outcome))?;
+        let released = self.act(key, None, |lock, now| lock.at(now).release(token, outcome))?;
         let clock = self.clock()?;
         sweep::once_a_day(&self.directory, &clock);
         Ok(match released {
@@ -198,16 +215,16 @@ impl Store for Local {
         })
     }
 
-    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
+    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         self.mailbox = None;
         let Request { key, token, ttl, is_skipped, .. } = request;
-        self.act(key, |lock, now| lock.at(now).leave(token, *ttl, *is_skipped))
+        self.act(key, interrupt, |lock, now| lock.at(now).leave(token, *ttl, *is_skipped))
     }
 
     fn abandon(&mut self, request: &Request) {
         let io_timeout = std::mem::take(&mut self.io_timeout);
         // If another process still keeps the file locked, the request expires in it.
-        let _ = self.leave(request);
+        let _ = self.leave(request, None);
         self.io_timeout = io_timeout;
     }
 
@@ -215,7 +232,7 @@ impl Store for Local {
         self.directory.must_exist()?;
         // No grant can come in between, because the file is locked.
         let all = Fence(u64::MAX);
-        self.act(key, |lock, now| lock.at(now).revoke(all, how, by))
+        self.act(key, None, |lock, now| lock.at(now).revoke(all, how, by))
     }
 
     fn remove(
@@ -226,11 +243,11 @@ impl Store for Local {
         by: &Operator,
     ) -> Result<Removal, Failure> {
         self.directory.must_exist()?;
-        self.act(key, |lock, now| lock.at(now).remove(id, how, by))
+        self.act(key, None, |lock, now| lock.at(now).remove(id, how, by))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        let file = self.open(key, Access::Inspect, None)?;
+        let file = self.open(key, Access::Inspect, briefly(None))?;
         Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.inspect()))
     }
 

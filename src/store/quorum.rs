@@ -118,7 +118,7 @@ impl Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
         let begun = Instant::now();
-        let mut until = Limit::new(self.io_timeout, interrupt).until;
+        let Limit { mut until, interrupt, .. } = Limit::new(self.io_timeout, interrupt);
         let (reply_sender, replies) = channel().map_err(cannot_query)?;
         let mut votes = Votes::new(self.members.len());
         let mut awaited = Vec::new();

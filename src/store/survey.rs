@@ -275,7 +275,7 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
         if let Answer::Queued { .. } = store.acquire(&waiter, None)? {
             store.sleep(&waiter, SLEEP, None)?;
         }
-        store.leave(&waiter)
+        store.leave(&waiter, None)
     });
     step(server, "renew", || match store.renew(key, token, Some(ttl), None)? {
         Renewal::NotHeld(why) => {

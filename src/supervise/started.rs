@@ -23,10 +23,10 @@ use crate::system::signals::{self, Arrival, Signals};
 use crate::system::spawn::NotStarted;
 use crate::system::thread::without_signals;
 
-/// How a command ended.
+/// How a command ended that was started.
 pub(crate) struct Completion {
     /// How rlock ends, so that its caller sees how the command ended.
-    pub(crate) exit: Exit,
+    pub(crate) exit: Result<Exit, Error>,
     /// Whether the lock was kept until then.
     pub(crate) lock: LockOutcome,
     /// A signal that asks the command to end, but arrived after it had ended.
@@ -36,7 +36,8 @@ pub(crate) struct Completion {
 }
 
 /// Runs the command to its end, renews the lease meanwhile and passes signals on. Returns the store
-/// for the release, unless the renewing thread did not return it.
+/// for the release, unless the renewing thread did not return it. An error means that the command
+/// was never started.
 pub(crate) fn run(
     command: &Command,
     hold: RenewableHold,
@@ -69,10 +70,10 @@ pub(crate) fn run(
     let ended = started.child.wait();
     let (lock, late, lease) = (upkeep.lock, started.late, upkeep.machine.lease);
     let store = upkeep.end();
-    let ending = over
+    let exit = over
         .map_err(|error| Error::system("cannot wait for events", error))
         .and(ended.map_err(|error| Error::system("cannot wait for the command", error)));
-    (store, ending.map(|exit| Completion { exit, lock, late, lease }))
+    (store, Ok(Completion { exit, lock, late, lease }))
 }
 
 /// The command, and what it has started.

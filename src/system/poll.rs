@@ -44,9 +44,14 @@ impl<'a> Interrupter<'a> {
         Self { stops: [Some(one), other], ..Self::default() }
     }
 
-    /// The same, or this moment.
+    /// The same, or this moment if it comes first.
     pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
-        Self { at: moment, ..self }
+        Self { at: moment.into_iter().chain(self.at).min(), ..self }
+    }
+
+    /// The moment, and the same without it.
+    pub(crate) fn split(self) -> (Option<Instant>, Self) {
+        (self.at, Self { at: None, ..self })
     }
 
     /// The same, for an attempt that may precede this one.

@@ -240,7 +240,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     ("locks[].history[].mode", "As for waiters."),
     (
         "locks[].history[].outcome",
-        "How the command of exec ended, if known: exit N, signal N, or lost if rlock stopped it.",
+        "How the command of exec ended, if known: exit N, signal N, lost if rlock stopped it, or \
+         not started.",
     ),
     (
         "locks[].history[].by, .reason",

@@ -42,7 +42,27 @@ use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::LazyLock;
 
 use limit::{Process, Stream, output_of};
+use nix::libc;
 use serde_json::Value;
+
+/// The tests expect that signals have their usual effect, on them and on what they start, even if
+/// they were started under nohup, in the background of a script, or with signals blocked.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static RESET_SIGNALS: extern "C" fn() = {
+    extern "C" fn reset() {
+        // SAFETY: it runs before all else, and the calls take numbers and a set that lives.
+        unsafe {
+            for signal in 1..=libc::SIGRTMAX() {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        }
+    }
+    reset
+};
 
 /// Runs these tests of the same file once more on `local:`.
 macro_rules! also_on_local {

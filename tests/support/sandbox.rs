@@ -18,6 +18,8 @@ pub enum Refused {
     /// which gives the child no stack.
     Vfork,
     Thread,
+    /// An flock(2) that unlocks.
+    Unlock,
 }
 
 /// A sandbox without the fast way to start a process.
@@ -58,6 +60,7 @@ impl Refused {
                 let suspends = [load(argument(0)), any_of(libc::CLONE_VFORK)];
                 (libc::SYS_clone, [suspends, [load(argument(1)), any_of(-1)]].concat())
             }
+            Self::Unlock => (libc::SYS_flock, vec![load(argument(1)), equal(libc::LOCK_UN.into())]),
             Self::Thread => (libc::SYS_clone, vec![load(argument(0)), any_of(libc::CLONE_THREAD)]),
         };
         [vec![load(NUMBER), equal(call)], arguments].concat()

@@ -71,6 +71,9 @@ impl fmt::Display for HoldKind {
 pub struct ProcessId(i32);
 
 impl ProcessId {
+    /// How a shell learns the ID of its own process, also in a subshell, where $$ is another one.
+    pub(crate) const OF_THIS_SHELL: &str = "me=$(exec sh -c 'echo $PPID')";
+
     pub(crate) fn get(self) -> i32 {
         self.0
     }
@@ -82,8 +85,13 @@ impl FromStr for ProcessId {
     fn from_str(text: &str) -> Result<Self, UserMessage> {
         match text.parse() {
             Ok(number @ 1..) => Ok(Self(number)),
-            _ => Err(UserMessage::of_value("not a process ID", text)
+            Ok(_) => Err(UserMessage::of_value("not a process ID", text)
                 .with_remedy("use a positive number, such as $$ in a script")),
+            Err(_) if text.is_empty() => Err(UserMessage::new("empty process ID")
+                .with_remedy(format!("set it with {}", Self::OF_THIS_SHELL))),
+            // If the variable before NAME is empty and not quoted, NAME is in its place.
+            Err(_) => Err(UserMessage::of_value("not a process ID", text)
+                .with_remedy("put a number there, and check that its variable is not empty")),
         }
     }
 }

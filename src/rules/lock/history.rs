@@ -133,6 +133,8 @@ pub enum Outcome {
     Signal(i32),
     /// rlock stopped it because the lock was lost.
     Lost,
+    /// Nothing ran under the hold, so it has no minimum time.
+    NotStarted,
 }
 
 impl fmt::Display for Outcome {
@@ -143,6 +145,7 @@ impl fmt::Display for Outcome {
             Self::Exit(status) => write!(f, "exit {status}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::Lost => f.write_str("lost"),
+            Self::NotStarted => f.write_str("not started"),
         }
     }
 }
@@ -151,6 +154,7 @@ impl From<&str> for Outcome {
     fn from(text: &str) -> Self {
         match text.split_once(' ') {
             None if text == "lost" => Self::Lost,
+            Some(("not", "started")) => Self::NotStarted,
             Some(("exit", status)) => status.parse().map_or(Self::Unknown, Self::Exit),
             Some(("signal", signal)) => signal.parse().map_or(Self::Unknown, Self::Signal),
             _ => Self::Unknown,

@@ -192,3 +192,34 @@ fn a_waiter_whose_sleeps_are_cut_short_asks_ever_less_often_and_says_so_once() {
     assert_eq!(steps(WaitEvent::Woken(Ok(())), 10_000), (false, 0));
     assert_eq!(steps(cut(), 10_000), (false, 0));
 }
+
+#[test]
+fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
+    let timed_out = || WaitEnd::TimedOut(free(1));
+    let mut slow = waiter(Some(2_000));
+    // The end of the sleep is on the way for a round trip.
+    let (_, step) = slow.on(answered(0, queued(10_000)), None, at(300));
+    assert_eq!(step, WaitStep::Sleep { at_most: Duration::from_millis(1_400), seen: None });
+    assert_eq!(slow.deadline(), Some(at(2_500)));
+    // An answer would come too late, and the limit too early.
+    let early = slow.on(WaitEvent::Woken(Ok(())), None, at(1_990)).1;
+    assert_eq!(early, WaitStep::Rest { until: at(2_000) });
+    assert_eq!(slow.on(WaitEvent::Rested, None, at(2_000)).1, WaitStep::Withdraw(timed_out()));
+    let left = WaitEvent::Withdrawn(timed_out(), Err(unreachable(Delivery::Pending)));
+    assert_eq!(slow.on(left, None, at(2_500)).1, WaitStep::End(timed_out()));
+    // Nor does a waiter that has slept too long know of a fault.
+    let mut starved = waiter(Some(2_000));
+    starved.on(answered(0, queued(10_000)), None, at(1));
+    let woken = WaitEvent::Woken(Err(Failure::Interrupted { sent: false }));
+    assert_eq!(starved.on(woken, None, at(2_600)).1, WaitStep::Withdraw(timed_out()));
+    // A server that did not end the sleep has stopped answering.
+    let mut frozen = waiter(Some(2_000));
+    frozen.on(answered(0, queued(10_000)), None, at(1));
+    let lost = unreachable(Delivery::Pending);
+    let step = frozen.on(WaitEvent::Woken(Err(lost.clone())), None, at(2_500)).1;
+    assert_eq!(step, WaitStep::Withdraw(WaitEnd::LostWhileQueued(lost)));
+    // Too little time is left for a sleep.
+    let mut slower = waiter(Some(2_000));
+    let (_, step) = slower.on(answered(0, queued(10_000)), None, at(1_500));
+    assert_eq!(step, WaitStep::Rest { until: at(2_000) });
+}

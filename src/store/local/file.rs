@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use nix::fcntl::{Flock, OFlag};
+use nix::fcntl::OFlag;
 use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,7 @@ use super::clock::{Clock, Dates, Timeline};
 use super::copies::{self, CopySlot};
 use super::directory::{Directory, LockPaths};
 use super::folder::{is_file, not_a_file};
+use super::locking::LockedFile;
 use super::{locking, temp_file};
 use crate::rules::model::Lock;
 use crate::rules::{Failure, Key, View};
@@ -29,7 +30,7 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
     pub(super) paths: LockPaths,
-    locked: Flock<File>,
+    locked: LockedFile,
     status: FileStat,
     /// Where in the file the next state goes; `None` if the file is new.
     next: Option<CopySlot>,
@@ -97,7 +98,7 @@ impl LockFile {
 
     fn read(
         paths: LockPaths,
-        locked: Flock<File>,
+        locked: LockedFile,
         status: FileStat,
         may_create: bool,
         clock: &Clock,

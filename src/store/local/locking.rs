@@ -2,26 +2,45 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::OFlag;
 use nix::sys::stat::FileStat;
+use rustix::fs::{FlockOperation, flock};
 
 use super::directory::LockPaths;
 use crate::rules::{Delivery, Failure, Instant, SystemCall, UserMessage};
 use crate::store::blocking::{pause, received};
 use crate::store::denial;
+use crate::store::wire::Limit;
+use crate::system::channel::Receiver;
 use crate::system::poll::Interrupt;
 use crate::system::thread;
 
-/// A locked file and its status.
-pub(super) type Locked = (Flock<File>, FileStat);
+/// A file that this process has locked, until this is dropped.
+pub(super) struct LockedFile(File);
 
-/// The longest wait for a file that nothing can interrupt. A release is repeated, and a signal is
-/// heard in between.
-const UNINTERRUPTED: Duration = Duration::from_secs(1);
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // For the case that a process that is about to start still has the descriptor. If this
+        // fails, the file is unlocked once all have closed it.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// A locked file and its status.
+pub(super) type Locked = (LockedFile, FileStat);
 
 /// The pause between two attempts while another thread waits.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -29,41 +48,68 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Whether a thread of this process waits in flock(2).
 static WAITS: AtomicBool = AtomicBool::new(false);
 
+/// The turn of that thread. Dropping this ends it.
+struct WaitingTurn;
+
+impl WaitingTurn {
+    /// Returns `None` while another thread waits.
+    fn take() -> Option<Self> {
+        (!WAITS.swap(true, Ordering::SeqCst)).then(|| Self)
+    }
+}
+
+impl Drop for WaitingTurn {
+    fn drop(&mut self) {
+        WAITS.store(false, Ordering::SeqCst);
+    }
+}
+
 /// Opens the state of a lock, and waits for up to `patience` to lock it; `None` if it is missing.
 ///
 /// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
 /// thread waits. If this gives up, the thread is abandoned, and unlocks the file at once when it
-/// gets the lock. Until then, this retries instead: there is only one such thread.
+/// gets the lock. Until then, or while no thread can start, this retries instead.
 pub(super) fn lock(
     paths: &LockPaths,
     access: OFlag,
     patience: Duration,
     interrupt: Interrupt<'_>,
 ) -> Result<Option<Locked>, Failure> {
-    let until = Instant::now() + interrupt.map_or(patience.min(UNINTERRUPTED), |_| patience);
-    loop {
-        match lock_current(paths, access, FlockArg::LockExclusiveNonblock) {
-            Err(Failure::Unreachable { .. }) if Instant::now() < until => {}
+    let limit = Limit::new(patience, interrupt);
+    let mut why = busy();
+    let locking = loop {
+        match lock_current(paths, access, FlockOperation::NonBlockingLockExclusive) {
+            Err(Failure::Unreachable { .. }) if Instant::now() < limit.until => {}
+            Err(Failure::Unreachable { .. }) => return Err(why),
             done => return done,
         }
-        if !WAITS.swap(true, Ordering::SeqCst) {
-            break;
+        if let Some(turn) = WaitingTurn::take() {
+            match wait_in_queue(paths, access, turn) {
+                Ok(locking) => break locking,
+                Err(error) => {
+                    let wait = |why: &str| format!("cannot wait for a lock file: {why}");
+                    why = denial::failure(SystemCall::Resource, &error).reworded(wait);
+                }
+            }
         }
-        pause(PAUSE, interrupt)?;
-    }
-    let fail = |error: io::Error| {
-        let failure = denial::failure(SystemCall::Resource, &error);
-        failure.reworded(|why| format!("cannot wait for a lock file: {why}"))
+        pause(PAUSE, limit.interrupt)?;
     };
-    let locked = paths.clone();
-    let locking = move || {
-        let locked = lock_current(&locked, access, FlockArg::LockExclusive);
-        WAITS.store(false, Ordering::SeqCst);
-        locked
-    };
-    let locking = thread::call("flock", locking).map_err(fail)?;
-    let locked = received(&locking, interrupt, until);
+    let locked = received(&locking, limit.interrupt, limit.until);
     locked.map_err(|_| Failure::Interrupted { sent: false })?.unwrap_or_else(|| Err(busy()))
+}
+
+/// Locks the state on another thread.
+fn wait_in_queue(
+    paths: &LockPaths,
+    access: OFlag,
+    turn: WaitingTurn,
+) -> io::Result<Receiver<Result<Option<Locked>, Failure>>> {
+    let paths = paths.clone();
+    thread::call("flock", move || {
+        let locked = lock_current(&paths, access, FlockOperation::LockExclusive);
+        drop(turn);
+        locked
+    })
 }
 
 /// The only failure here that is not of the file system.
@@ -77,7 +123,7 @@ fn busy() -> Failure {
 fn lock_current(
     paths: &LockPaths,
     access: OFlag,
-    how: FlockArg,
+    how: FlockOperation,
 ) -> Result<Option<Locked>, Failure> {
     let LockPaths { folder, state, .. } = paths;
     let fail = |error: io::Error| paths.failure(state, &error);
@@ -86,12 +132,13 @@ fn lock_current(
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(fail)?,
         };
-        let locked = match Flock::lock(file, how) {
-            Ok(locked) => locked,
-            Err((_, Errno::EINTR)) => continue,
-            Err((_, Errno::EWOULDBLOCK)) => return Err(busy()),
-            Err((_, errno)) => return Err(cannot_lock(errno)),
-        };
+        match flock(&file, how) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy()),
+            Err(errno) => return Err(cannot_lock(Errno::from_raw(errno.raw_os_error()))),
+        }
+        let locked = LockedFile(file);
         if let Some(status) = folder.current(state, &status).map_err(fail)? {
             return Ok(Some((locked, status)));
         }
@@ -100,7 +147,7 @@ fn lock_current(
 
 /// Opens the state and locks it without waiting; `None` if that fails.
 pub(super) fn lock_idle(paths: &LockPaths) -> Option<Locked> {
-    lock_current(paths, OFlag::O_RDWR, FlockArg::LockExclusiveNonblock).ok()?
+    lock_current(paths, OFlag::O_RDWR, FlockOperation::NonBlockingLockExclusive).ok()?
 }
 
 fn cannot_lock(errno: Errno) -> Failure {

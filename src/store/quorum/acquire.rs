@@ -81,6 +81,11 @@ impl Quorum {
             Ok(AttemptEnd::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
             // Only a sleep ends like this, and this is an attempt.
             Ok(AttemptEnd::Woken) => Err(Failure::Interrupted { sent: true }),
+            // The members have had all the time that there is.
+            Err(Failure::Interrupted { .. }) if is_over(interrupt) => {
+                let useful = attempt.acquisition.votes().count(|()| true);
+                Err(self.too_few_for(&attempt, useful))
+            }
             Err(failure) => Err(failure),
         };
         let names = self.members.iter().map(Member::name);
@@ -224,6 +229,11 @@ impl Quorum {
             (failure, _) => failure,
         }
     }
+}
+
+/// Whether the moment of the interrupt has come.
+fn is_over(interrupt: Interrupt<'_>) -> bool {
+    interrupt.and_then(|it| it.split().0).is_some_and(|at| at <= Instant::now())
 }
 
 fn send(

@@ -9,7 +9,7 @@ use super::{Granted, Quorum};
 use crate::rules::quorum::QuorumOp;
 use crate::rules::{Instant, Request, Token, Ttl, Verdict};
 use crate::store::blocking::answered;
-use crate::store::{Store, attempt_number, repeated};
+use crate::store::{Interrupt, Store, attempt_number, repeated};
 use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their
@@ -57,10 +57,10 @@ impl Quorum {
     }
 
     /// Waits until no member is busy, up to this long.
-    pub(super) fn await_idle(&self, at_most: Duration) {
+    pub(super) fn await_idle(&self, at_most: Duration, interrupt: Interrupt<'_>) {
         let until = Instant::now() + at_most;
         while self.members.iter().any(Member::is_busy) {
-            if !matches!(answered(&self.idle, None, until), Ok(true)) {
+            if !matches!(answered(&self.idle, interrupt, until), Ok(true)) {
                 break;
             }
             self.idle.clear();
@@ -72,9 +72,9 @@ impl Drop for Quorum {
     /// Gives members the time to send their last requests, without awaiting the replies.
     fn drop(&mut self) {
         if self.has_written {
-            self.await_idle(LAST_REPLIES);
+            self.await_idle(LAST_REPLIES, None);
             self.members.iter().for_each(Member::withdraw);
-            self.await_idle(FAREWELL);
+            self.await_idle(FAREWELL, None);
         }
     }
 }

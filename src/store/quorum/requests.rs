@@ -98,7 +98,8 @@ impl Store for Quorum {
         // would drop a hold that must be kept for its minimum time.
         let now = Instant::now();
         let granted = self.granted.as_ref().filter(|granted| granted.request.token == *token);
-        let granted = granted.filter(|it| it.request.at_least <= now.since(it.at));
+        let granted = granted
+            .filter(|it| outcome == Outcome::NotStarted || it.request.at_least <= now.since(it.at));
         let withdrawn = granted.map(|granted| granted.request.clone());
         let posted = self.post_if_busy(|| {
             let (key, token, withdrawn) = (key.clone(), its_token.clone(), withdrawn.clone());
@@ -132,17 +133,17 @@ impl Store for Quorum {
         }
     }
 
-    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
+    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         self.has_written = true;
         self.granted = None;
         // Those that only listen for a message can be asked at once.
         self.members.iter().for_each(Member::withdraw);
-        self.await_idle(FAREWELL);
+        self.await_idle(FAREWELL, interrupt);
         let posted = self.post_if_busy(|| leaving(request));
         let request = request.clone();
-        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
+        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request, None);
         let left = |(): &()| "request withdrawn".into();
-        let votes = self.ask(true, &posted, leave, |_| false, left, None)?;
+        let votes = self.ask(true, &posted, leave, |_| false, left, interrupt)?;
         self.check_majority(&votes)
     }
 

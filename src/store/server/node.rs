@@ -166,8 +166,10 @@ impl Node {
             () if call.min_replicas > 0 => PipelineKind::Blocking,
             () => PipelineKind::Ordinary,
         };
-        // Without a reply, nobody learns that the hash is unknown.
-        let is_blind = call.expects_no_reply || !self.unanswered_elsewhere.is_empty();
+        // Without a reply, or if it is late, nobody learns that the hash is unknown.
+        let may_be_late = call.is_undo() && interrupt.is_some_and(|it| it.split().0.is_some());
+        let is_blind =
+            call.expects_no_reply || may_be_late || !self.unanswered_elsewhere.is_empty();
         let (mut repeated, mut as_source) = (false, self.unanswered || is_blind);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
@@ -253,7 +255,7 @@ impl Node {
         commands.extend(others);
         // The server has the I/O timeout to answer once the sleep is over.
         let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
-        let limit = Limit::new(timeout, interrupt).after(at_most);
+        let limit = Limit::of_replies(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
             return Ok(None);

@@ -277,9 +277,9 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(if reply.repeated { reply.value.after_a_lost_reply() } else { reply.value })
     }
 
-    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
+    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         let call = self.leave_call(request);
-        self.run(&call, reply::left, None).map(|_| ())
+        self.run(&call, reply::left, interrupt).map(|_| ())
     }
 
     /// As `post_release` does.

@@ -20,23 +20,29 @@ impl<'a> Limit<'a> {
     /// From now on, until a request can be sent. Leaves time for a last attempt.
     pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         let now = Instant::now();
-        let until = now + timeout;
         let last = interrupt.and_then(|it| it.last_attempt);
-        let until = last.map_or(until, |last| last.send_until(until, now));
-        Self { timeout: until.since(now), until, interrupt }
+        let until = last.map_or(now + timeout, |last| last.send_until(now + timeout, now));
+        Self::ending(until, until.since(now), interrupt)
     }
 
-    /// From now on, for the replies to a request.
-    pub(in crate::store) fn of_replies(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        let until = Instant::now() + timeout;
+    /// From now on, for the replies to a request. Before that, the server may block for so long.
+    pub(in crate::store) fn of_replies(
+        blocked: Duration,
+        timeout: Duration,
+        interrupt: Interrupt<'a>,
+    ) -> Self {
+        let until = Instant::now() + blocked + timeout;
         let last = interrupt.and_then(|it| it.last_attempt);
-        let until = last.map_or(until, |last| last.await_until(until));
-        Self { timeout, until, interrupt }
+        Self::ending(last.map_or(until, |last| last.await_until(until)), timeout, interrupt)
     }
 
-    /// The same limit, after the server has blocked for this long.
-    pub(in crate::store) fn after(self, time: Duration) -> Self {
-        Self { until: self.until + time, ..self }
+    /// The moment of the interrupt is the end of the time, too, for a server that does not answer
+    /// until then.
+    fn ending(until: Instant, timeout: Duration, interrupt: Interrupt<'a>) -> Self {
+        let (at, interrupt) = interrupt.unwrap_or_default().split();
+        let until = at.into_iter().fold(until, Instant::min);
+        let timeout = timeout.min(until.since(Instant::now()));
+        Self { timeout, until, interrupt: Some(interrupt) }
     }
 
     /// `blocking::ready` within the limit.

@@ -50,7 +50,7 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         }
         1 => drop(store.renew(key, token, None, None)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
-        3 => store.leave(&request)?,
+        3 => store.leave(&request, None)?,
         4 => view(&store.revoke(key, Revocation::Graceful, &Operator::default())?),
         5 => view(&store.inspect(key)?),
         _ => {

@@ -43,7 +43,6 @@ const SURVIVORS: &[&str] = &[
     "queue.lua wake_first: or 0 → or 9e15",
     "reconcile.lua reconcile: or 0 → or 9e15",
     "requests/release.lua: or 0 → or 9e15",
-    "requests/release.lua: or 0 → or 9e15",
     "requests/remove.lua: or 0 → or 9e15",
     "requests/revoke.lua: or 0 → or 9e15",
     "view.lua shown_waiter: or 0 → or 9e15",

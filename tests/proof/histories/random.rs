@@ -117,7 +117,8 @@ impl Dice {
 
     fn outcome(&mut self) -> Outcome {
         let failed = Outcome::Exit(self.below(256) as u8);
-        self.one_of(&[Outcome::Lost, Outcome::Unknown, Outcome::Exit(0), failed, failed])
+        let rare = [Outcome::Lost, Outcome::NotStarted, Outcome::Unknown];
+        self.one_of(&[&rare[..], &[Outcome::Exit(0), failed, failed]].concat())
     }
 
     fn mode(&mut self) -> Mode {

@@ -1,7 +1,7 @@
 //! Ends a hold, or keeps it as cooling until its minimum time is up, and admits the head of the
 //! queue.
 
-use crate::rules::model::lock::{Message, Origin};
+use crate::rules::model::lock::{Hold, Message, Origin};
 use crate::rules::model::transaction::Transaction;
 use crate::rules::{Ending, HoldState, Outcome, Release, Token};
 
@@ -10,7 +10,9 @@ impl Transaction<'_> {
     pub fn release(&mut self, token: &Token, outcome: Outcome) -> Release {
         let token = token.as_str();
         self.reconcile();
-        let keep_until = self.valid_hold(token).map(|hold| hold.keep_until);
+        let has_run = outcome != Outcome::NotStarted;
+        let keep_until = |hold: &Hold| if has_run { hold.keep_until } else { 0 };
+        let keep_until = self.valid_hold(token).map(keep_until);
         let release = match keep_until {
             Some(_) => Release::Released,
             None => Release::NotHeld(self.why_not_held(token)),

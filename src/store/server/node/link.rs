@@ -230,7 +230,9 @@ impl Node {
             false => Vec::new(),
         };
         let all = [&handshake, commands].concat();
-        let mut replies = match connection.exchange(&all, Limit::of_replies(timeout, interrupt)) {
+        let mut replies = match connection
+            .exchange(&all, Limit::of_replies(Duration::ZERO, timeout, interrupt))
+        {
             Ok(replies) => replies,
             Err(failure) => {
                 // If the undo got no answer either, both requests are already under way in the
