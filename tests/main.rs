@@ -31,6 +31,7 @@ mod pages;
 mod passwords;
 mod picture;
 mod precedence;
+mod promotions;
 mod quorum;
 mod quorum_queue;
 mod recipes;

@@ -165,6 +165,13 @@ fn members_of_a_quorum_are_compared_with_each_other() {
     let found = ["cannot-vote", "clocks-apart", "same-host"];
     finds(&at(&[&one_url, &two_url, &fresh_url]), "--ttl 60s", &found);
     finds(&at(&[&one_url, &two_url, &fresh.url()]), "--ttl 200s", &["cannot-vote"; 3]);
+    two.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    two.cli(&["REPLICAOF", "NO", "ONE"]);
+    let all = at(&[&one_url, &two_url, &three_url]);
+    let told = finds(&all, "", &["cannot-vote"]).out();
+    assert!(told.contains("was found promoted 0"), "{told}");
+    [&one, &two, &three].iter().for_each(|server| server.step_clock(40_000));
+    finds(&all, "", &[]);
 }
 
 #[test]

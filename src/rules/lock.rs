@@ -145,15 +145,23 @@ fn tag(key: &str) -> Option<&str> {
 
 /// The Redis key of a lock: prefix and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key(String);
+pub struct Key {
+    text: String,
+    /// The length of the prefix.
+    prefix: usize,
+}
 
 impl Key {
     pub fn new(prefix: &Prefix, name: &Name) -> Self {
-        Self([prefix.as_str(), name.as_str()].concat())
+        Self::under(prefix, name.as_str())
+    }
+
+    fn under(prefix: &Prefix, rest: &str) -> Self {
+        Self { text: [prefix.as_str(), rest].concat(), prefix: prefix.as_str().len() }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// The hash slot that has it in a cluster: CRC-16/XMODEM of its tag, as in the Redis Cluster
@@ -163,14 +171,20 @@ impl Key {
             let is_set = (crc >> 15 == 1) ^ bit;
             crc << 1 ^ if is_set { 0x1021 } else { 0 }
         };
-        let tag = tag(&self.0).unwrap_or(&self.0);
+        let tag = tag(&self.text).unwrap_or(&self.text);
         let bits = tag.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
         bits.fold(0, step) % 16_384
     }
 
     /// The keys of all locks under a prefix, as a pattern of Redis.
     pub(crate) fn pattern(prefix: &Prefix) -> Self {
-        Self(format!("{}*", prefix.as_str()))
+        Self::under(prefix, "*")
+    }
+
+    /// A key that all locks under the prefix have in common.
+    pub(crate) fn shared(&self, what: &str) -> String {
+        let text = self.text[..self.prefix].to_owned();
+        Self { text, prefix: self.prefix }.side(what)
     }
 
     /// A key beside the guard. It begins with the number of the format, so a version of rlock with
@@ -187,7 +201,7 @@ impl Key {
     /// In the slot of the guard. It cannot collide with a key of another lock, because names and
     /// prefixes cannot contain a question mark.
     fn beside(&self, what: &str) -> String {
-        match tag(&self.0) {
+        match tag(&self.text) {
             Some(_) => [self.as_str(), "?", what].concat(),
             None => ["{", self.as_str(), "}?", what].concat(),
         }
@@ -362,8 +376,18 @@ mod tests {
 
     #[test]
     fn a_key_has_the_hash_slot_that_redis_gives_it() {
-        let slot = |key: &str| Key(key.into()).slot();
+        let slot = |key: &str| Key { text: key.into(), prefix: 0 }.slot();
         assert_eq!((slot("123456789"), slot("foo"), slot("a{foo}b")), (12_739, 12_182, 12_182));
+    }
+
+    #[test]
+    fn what_all_locks_share_is_beside_their_prefix_with_its_tag() {
+        for (prefix, wanted) in
+            [("rlock:", "{rlock:}?1x"), ("a:{b}:", "a:{b}:?1x"), ("", "{}?1x"), ("a{b", "{a{b}?1x")]
+        {
+            let key = Key::new(&prefix.parse().unwrap(), &"L".parse().unwrap());
+            assert_eq!(key.shared("x"), wanted);
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What `inspect --servers` learns of the servers, and what it finds wrong with them.
 
 mod findings;
+pub mod promotion;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -15,8 +17,25 @@ use super::{Instant, Ttl, UserMessage};
 pub struct Run {
     /// Unique among all servers, whatever address they are reached at.
     pub id: String,
-    /// The latest time at which it can have started.
+    /// The latest time at which it can have lost anything.
     pub since: Instant,
+    pub began: Began,
+}
+
+/// How a server became the master that it is. In both cases it may have lost its last writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Began {
+    Started,
+    Promoted,
+}
+
+impl fmt::Display for Began {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Started => "started",
+            Self::Promoted => "was found promoted",
+        })
+    }
 }
 
 /// All servers of a location, and how the clients will use them.
@@ -41,6 +60,8 @@ pub struct Server {
     /// What a client does, with the time that it took or the reason why it failed.
     pub(crate) steps: Vec<(&'static str, Result<Duration, UserMessage>)>,
     pub(crate) facts: Facts,
+    /// Of a member of a quorum: how it became the master that it is, and how long ago.
+    pub(crate) began: Option<(Began, Duration)>,
     /// The commands by which this user may not read the rest.
     pub(crate) unknown: Vec<&'static str>,
     /// How far its clock is ahead of this host's clock since boot. At most half a round trip wrong.

@@ -9,8 +9,8 @@
 //!   exist here too.
 //! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
 //!   least one server that has this token, which then gives a larger one.
-//! - A restarted server does not vote until every lease that it may have forgotten has expired, so
-//!   its restart need not be delayed: see `rules::quorum::member_state`.
+//! - A restarted or promoted server does not vote until every lease that it may have forgotten has
+//!   expired, so its restart need not be delayed: see `rules::quorum::member_state`.
 //! - The next renewal restores holds that a minority of servers has lost.
 //! - Waiters are served in one order, although no server decides it: see
 //!   `rules::quorum::Acquisition`.
@@ -37,6 +37,7 @@ use acquire::Attempt;
 use distinct::require_distinct;
 use member::{Member, MemberReply};
 use member_store::MemberStore;
+pub(super) use member_store::PROMOTED;
 
 use super::Interrupt;
 use super::blocking::received;

@@ -9,11 +9,12 @@ use super::Store;
 use super::denial;
 use super::local::{Directory, Local, hazards};
 use super::location::{Location, Sentinels};
+use super::quorum::PROMOTED;
 use super::server::cluster::masters_in;
 use super::server::scripts::keys;
 use super::server::{Node, Probe, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Limit};
-use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
+use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Run, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
     Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
@@ -108,7 +109,7 @@ fn of_server(
     let mut store = RedisStore::new(node, database, settings.min_replicas);
     if let Some(key) = free_key(&settings.prefix, slots) {
         let tokens = exercise(&mut server, &mut store, &key);
-        let node = &mut store.topology;
+        let (node, mut began) = (&mut store.topology, None);
         unless_asked(&mut server, node);
         if server.failure.is_none() {
             // The scripts above may have been known, but a restarted server knows none.
@@ -122,6 +123,15 @@ fn of_server(
                 scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
                 Ok(node.ask(scan, None).map(|_| ())?)
             });
+        }
+        if probe == Some(Probe::Run) {
+            step(&mut server, "vote", || {
+                node.ask_promotion()?;
+                began = node.run_as_master(&key.shared(PROMOTED))?;
+                Ok(())
+            });
+            let age = |run: Run| (run.began, Instant::now().since(run.since));
+            server.began = began.map(age);
         }
         let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
         let remove = wire::cmd("UNLINK").arg(made.collect::<Vec<_>>()).to_owned();

@@ -103,3 +103,8 @@ fn on_a_quorum() {
 fn on_a_quorum_of_five() {
     campaign(Kind::Quorum(5));
 }
+
+#[test]
+fn on_a_quorum_of_endpoints() {
+    campaign(Kind::QuorumOfEndpoints(3));
+}

@@ -33,9 +33,14 @@ pub enum Old {
 impl Endpoint {
     /// The name leads to a master, which has a replica.
     pub fn start() -> Self {
-        let master = Server::on_tcp(&[]);
+        Self::of(Server::on_tcp)
+    }
+
+    /// The name leads to a master, which has a replica, both started like this.
+    pub fn of(start: impl Fn(&[&str]) -> Server) -> Self {
+        let master = start(&[]);
         let [option, host, port] = options_of_a_replica(master.port());
-        let replica = Server::on_tcp(&[&option, &host, &port]);
+        let replica = start(&[&option, &host, &port]);
         let directory = tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap();
         let endpoint = Self { master, replica, directory };
         endpoint.replicates();

@@ -8,9 +8,14 @@ use super::{Client, Server};
 /// Servers that vote, because their clocks say that they have been up for longer than a lease.
 pub fn servers(count: usize) -> Vec<Server> {
     let servers: Vec<_> = (0..count).map(|_| Server::with_clock(Duration::ZERO, &[])).collect();
+    grow_old(&servers.iter().collect::<Vec<_>>());
+    servers
+}
+
+/// Sets the clocks of these servers ahead, so that they have been up for longer than a lease.
+pub fn grow_old(servers: &[&Server]) {
     servers.iter().for_each(|server| server.step_clock(30_000));
     servers.iter().for_each(|server| server.await_uptime(20));
-    servers
 }
 
 /// rlock with these servers as a quorum, and a short lease.

@@ -193,7 +193,7 @@ impl Acquisition {
         self.progress(now)
     }
 
-    /// Handles a reply. `run` is the run of the server program that gave it.
+    /// Handles a reply. `run` is the run of the server that gave it.
     pub fn replied(
         &mut self,
         member: usize,

@@ -46,7 +46,7 @@ pub struct MemberState {
     pub(super) ticket: Option<Ticket>,
     /// What its clock last showed.
     pub(super) clock: Option<ServerTime>,
-    /// The run of the server program that answered last.
+    /// The run of the server that answered last, since it started or was promoted.
     pub run: Option<Run>,
 }
 
@@ -115,16 +115,16 @@ impl MemberState {
         }
     }
 
-    /// How long the server has been up; zero if that is unknown.
-    pub(super) fn uptime(&self, now: Instant) -> Duration {
+    /// How long the server has been the master that it is; zero if that is unknown.
+    pub(super) fn age(&self, now: Instant) -> Duration {
         self.run.as_ref().map_or(Duration::ZERO, |run| now.since(run.since))
     }
 }
 
 /// All members.
 ///
-/// A server that was restarted may have forgotten a lease, so its reply does not count until it has
-/// been up for longer than any lease can last. Redlock has an operator delay such restarts instead:
+/// A server that was restarted or promoted may have forgotten a lease, so its reply does not count
+/// until that was longer ago than any lease can last. Redlock has an operator delay such restarts instead:
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
 ///
 /// Two URLs may lead to the same server. Its run ID reveals this, and it counts once.
@@ -143,7 +143,7 @@ impl Members {
         self.0.iter()
     }
 
-    /// The longest lease that a restarted server may have forgotten, as far as can be known: the
+    /// The longest lease that a restarted or promoted server may have forgotten, as far as can be known: the
     /// requested one, and those of the holders that other members know. None is longer than a week.
     pub(super) fn longest_lease(&self, lease: Duration) -> Duration {
         let holders = self.iter().filter_map(MemberState::view).flat_map(|view| &view.holders);
@@ -186,7 +186,7 @@ impl Members {
         now: Instant,
     ) -> Vec<T> {
         let longest = self.longest_lease(lease);
-        let votes = |state: &&MemberState| state.uptime(now) >= longest && !self.is_ahead(state);
+        let votes = |state: &&MemberState| state.age(now) >= longest && !self.is_ahead(state);
         by_server(self.iter().filter(votes).filter_map(|state| Some((state, said(state)?))))
     }
 

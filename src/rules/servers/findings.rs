@@ -42,7 +42,7 @@ const ROWS: &[Row] = &[
     ("replica-lags", 1, lagging_replicas, "check the replica and its network"),
     ("sentinels-disagree", 6, disagreeing_sentinel, "check the sentinels and their network"),
     ("few-sentinels", 0, few_sentinels, "run at least three sentinels"),
-    ("cannot-vote", 0, too_young, "wait, and restart only one server at a time"),
+    ("cannot-vote", 0, too_young, "wait, and restart or fail over one server at a time"),
     ("clocks-apart", 2, clocks_apart, "synchronize the clocks with NTP"),
     ("same-host", 0, same_host, "run each server of a quorum on its own host"),
     ("memory", 0, |_, it| near(it, ["used_memory", "maxmemory", "maxmemory"]), "raise maxmemory"),
@@ -254,13 +254,11 @@ fn few_sentinels(survey: &Survey, server: &Server) -> Vec<UserMessage> {
 }
 
 fn too_young(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let ttl = survey.ttl.get();
-    let young = server.uptime().filter(|uptime| survey.is_quorum && *uptime <= ttl);
-    told(
-        young.map(|up| {
-            format!("has been up for {}, and cannot vote before {}", show(up), show(ttl))
-        }),
-    )
+    let young = server.began.filter(|(_, age)| *age < survey.ttl.get());
+    told(young.map(|(began, age)| {
+        let rest = survey.ttl.get().saturating_sub(age);
+        format!("{began} {} ago, and cannot vote for another {}", show(age), show(rest))
+    }))
 }
 
 fn near(server: &Server, [used, limit, what]: [&str; 3]) -> Vec<UserMessage> {

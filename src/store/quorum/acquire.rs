@@ -254,7 +254,13 @@ fn send(
                 store.hear_nomination(&request, at_most, interrupt).map(MemberAnswer::heard)
             }
         };
-        Ok((round, reply.unwrap_or_else(MemberAnswer::Failed), store.server_run().cloned()))
+        let voted = reply.and_then(|reply| {
+            let run = store.voting_run(&request.key).map_err(Failure::but_maybe_executed)?;
+            Ok((reply, run))
+        });
+        let (reply, run) = voted
+            .unwrap_or_else(|failure| (MemberAnswer::Failed(failure), store.server_run().cloned()));
+        Ok((round, reply, run))
     });
 }
 

@@ -13,6 +13,9 @@ use crate::store::server::{Node, RedisStore, scripts};
 use crate::store::wire::{Endpoint, Value};
 use crate::system::wakeup::Wakeup;
 
+/// The key of the mark of a promoted server, beside all locks with a prefix.
+pub(in crate::store) const PROMOTED: &str = "promoted";
+
 /// The locks on one member.
 pub(super) type MemberStore = RedisStore<Node>;
 
@@ -66,6 +69,12 @@ impl MemberStore {
     /// without `Probe::Run`.
     pub(super) fn server_run(&self) -> Option<&Run> {
         self.topology.run.as_ref()
+    }
+
+    /// The same, since it started or was promoted. A member that was promoted and cannot be marked
+    /// cannot vote.
+    pub(super) fn voting_run(&mut self, key: &Key) -> Result<Option<Run>, Failure> {
+        self.topology.run_as_master(&key.shared(PROMOTED))
     }
 
     /// Makes this interrupt every request that has no interrupt.

@@ -2,11 +2,13 @@
 
 pub mod handshake;
 mod link;
+mod promotion;
 
 use std::time::Duration;
 
 pub use handshake::Probe;
 use link::{ConnectionUse, Pipeline, PipelineKind, first_error};
+use promotion::Promoted;
 
 use super::refusal::{self, Refusal};
 use super::scripts::Call;
@@ -32,6 +34,8 @@ pub struct Node {
     unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(in crate::store) run: Option<Run>,
+    /// Whether it was promoted, as it told with its last vote.
+    promoted: Option<Promoted>,
     /// Whether any request may have reached the server.
     pub(in crate::store) has_sent: bool,
     /// Interrupts every request that has no interrupt.
@@ -65,6 +69,7 @@ impl Node {
             connection: None,
             unanswered_elsewhere: Vec::new(),
             run: None,
+            promoted: None,
             has_sent: false,
             withdrawal: None,
             diagnostics: Vec::new(),
@@ -92,10 +97,10 @@ impl Node {
         asking: bool,
         interrupt: Interrupt<'_>,
     ) -> Result<Reply, Refusal> {
-        let wait = self.wait(call);
+        let more = self.after_script(call);
         let commands = |command: Cmd, _| {
             let asking = asking.then(|| wire::cmd("ASKING"));
-            asking.into_iter().chain([command]).chain(wait.clone()).collect::<Vec<_>>()
+            asking.into_iter().chain([command]).chain(more.clone()).collect::<Vec<_>>()
         };
         let (replies, repeated) =
             self.run_known_or_not(call, commands, usize::from(asking), interrupt)?;
@@ -122,7 +127,7 @@ impl Node {
         Ok(calls.iter().zip(replies).map(result).collect())
     }
 
-    /// Reads the replies to a script and to the WAIT that may follow it.
+    /// Reads the replies to a script and to what may follow it.
     fn read_script(
         &mut self,
         mut replies: Vec<Value>,
@@ -130,6 +135,7 @@ impl Node {
         call: &Call,
     ) -> Result<Reply, Refusal> {
         self.unanswered = false;
+        let information = if call.is_vote { replies.pop() } else { None };
         let confirmed = if call.min_replicas > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
             Some(Value::ServerError(error)) => {
@@ -147,6 +153,13 @@ impl Node {
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
+        match information {
+            Some(Value::ServerError(error)) => {
+                return Err(self.refused(&error, None).failure.but_maybe_executed().into());
+            }
+            Some(told) => self.learn_promotion(&told).ok_or_else(|| self.unexpected_reply())?,
+            None => {}
+        }
         self.address.serves_now();
         Ok(Reply { value, repeated, unconfirmed })
     }
@@ -192,12 +205,17 @@ impl Node {
         }
     }
 
-    /// The WAIT that follows a script whose success must reach replicas. It may take a quarter of
-    /// the I/O timeout, because the server checks for timeouts only ten times a second.
-    fn wait(&self, call: &Call) -> Option<Cmd> {
+    /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and the
+    /// question whether the server was promoted if this is a vote. The latter is asked last, so that
+    /// no promotion before the vote is missed, even on a connection that has outlasted it. WAIT may
+    /// take a quarter of the I/O timeout, because the server checks for timeouts only ten times a
+    /// second.
+    fn after_script(&self, call: &Call) -> Vec<Cmd> {
         let timeout = (self.io_timeout / 4).as_millis();
-        (call.min_replicas > 0)
-            .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned())
+        let wait = (call.min_replicas > 0)
+            .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned());
+        let information = call.is_vote.then(|| wire::cmd("INFO").arg("replication").to_owned());
+        wait.into_iter().chain(information).collect()
     }
 
     /// Runs a blocking command for `at_most`, on the existing connection. Returns `Value::Nil` at
@@ -228,7 +246,8 @@ impl Node {
         if self.unanswered || asking {
             return self.sleep(command, asking, at_most, interrupt).map(|_| None);
         }
-        let script = [call.command(false, false)].into_iter().chain(self.wait(call)).collect();
+        let script =
+            [call.command(false, false)].into_iter().chain(self.after_script(call)).collect();
         match self.block(command, false, script, at_most, interrupt)? {
             None => Ok(None),
             Some((_, replies)) => match replies.first() {
@@ -269,14 +288,25 @@ impl Node {
 
     /// Runs one command that is not a script. An error reply is an error.
     pub(crate) fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
-        let mut commands = self.select();
-        commands.push(command);
+        let reply = self.ask_all(vec![command], interrupt)?.pop();
+        reply.ok_or_else(|| self.unexpected_reply().into())
+    }
+
+    /// Runs commands in one pipeline. The first error reply is an error.
+    fn ask_all(
+        &mut self,
+        commands: Vec<Cmd>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let mut all = self.select();
+        let before = all.len();
+        all.extend(commands);
         let (timeout, kind) = (self.io_timeout, PipelineKind::Ordinary);
-        let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
+        let pipeline = Pipeline { commands: &all, timeout, interrupt, kind };
         let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {
             Some(error) => Err(self.refused(error, None)),
-            None => replies.pop().ok_or_else(|| self.unexpected_reply().into()),
+            None => Ok(replies.split_off(before.min(replies.len()))),
         }
     }
 

@@ -7,18 +7,19 @@ use super::faults::{Hit, Move, WORKERS, What, Wires};
 use super::kind::Kind;
 use super::plan::Plan;
 use super::time::now;
-use crate::support::Server;
 use crate::support::cluster::Cluster;
 use crate::support::endpoint::{Endpoint, Old};
 use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
+use crate::support::{Finished, Server, rlock, run, until};
 
 enum Servers {
     /// One server, a directory of `local:`, or the servers of a quorum.
     Alone(Vec<Server>),
     Sentinel(Service),
     Cluster(Cluster),
-    Endpoint(Endpoint),
+    /// One name, or those of a quorum.
+    Endpoints(Vec<Endpoint>),
 }
 
 pub struct Deployment {
@@ -32,6 +33,10 @@ pub struct Deployment {
     stepped: Vec<(usize, i64)>,
     /// When an endpoint last began to lead to another server.
     pub moved: f64,
+}
+
+fn joined(urls: impl Iterator<Item = String>) -> String {
+    urls.collect::<Vec<_>>().join(" ")
 }
 
 /// The options of a server that keeps its data.
@@ -48,7 +53,9 @@ impl Deployment {
             }
             Kind::Sentinel => Servers::Sentinel(Service::start(2, &[], &[])),
             Kind::Cluster => Servers::Cluster(Cluster::start(3, 1)),
-            Kind::Endpoint => Servers::Endpoint(Endpoint::start()),
+            Kind::Endpoint | Kind::QuorumOfEndpoints(_) => {
+                Servers::Endpoints((0..kind.servers()).map(|_| Endpoint::start()).collect())
+            }
         };
         let (wires, away, stepped) = Default::default();
         let mut deployment = Self { kind, servers, wires, away, stepped, moved: 0.0 };
@@ -63,7 +70,10 @@ impl Deployment {
             Servers::Alone(servers) => servers.iter().collect(),
             Servers::Sentinel(service) => service.servers().iter().collect(),
             Servers::Cluster(cluster) => cluster.nodes().iter().collect(),
-            Servers::Endpoint(endpoint) => vec![&endpoint.master, &endpoint.replica],
+            Servers::Endpoints(endpoints) => {
+                let masters = endpoints.iter().map(|endpoint| &endpoint.master);
+                masters.chain(endpoints.iter().map(|endpoint| &endpoint.replica)).collect()
+            }
         }
     }
 
@@ -71,19 +81,17 @@ impl Deployment {
     pub fn url(&self, seed: u64, worker: usize) -> String {
         match &self.wires[worker][..] {
             _ if !Plan::has_wires(self.kind, seed, worker) => self.direct_url(),
-            wires => wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" "),
+            wires => joined(wires.iter().map(Proxy::url)),
         }
     }
 
     /// The URL for an operator, whose network is never cut.
     pub fn direct_url(&self) -> String {
         match &self.servers {
-            Servers::Alone(servers) => {
-                servers.iter().map(Server::url).collect::<Vec<_>>().join(" ")
-            }
+            Servers::Alone(servers) => joined(servers.iter().map(Server::url)),
             Servers::Sentinel(service) => service.url(),
             Servers::Cluster(cluster) => cluster.url(),
-            Servers::Endpoint(endpoint) => endpoint.url(),
+            Servers::Endpoints(endpoints) => joined(endpoints.iter().map(Endpoint::url)),
         }
     }
 
@@ -107,7 +115,7 @@ impl Deployment {
         match &self.servers {
             Servers::Sentinel(service) => service.epoch(),
             Servers::Cluster(cluster) => cluster.epoch(),
-            Servers::Alone(_) | Servers::Endpoint(_) => 0,
+            Servers::Alone(_) | Servers::Endpoints(_) => 0,
         }
     }
 
@@ -136,7 +144,7 @@ impl Deployment {
                 let asked = (0..2).find(|node| !is_away(*node))?;
                 cluster.owner(asked, key)?
             }
-            Servers::Alone(_) | Servers::Endpoint(_) => server,
+            Servers::Alone(_) | Servers::Endpoints(_) => server,
         };
         // What is away may be frozen, and would not answer.
         (!is_away(number) && self.away.len() < self.kind.minority()).then_some(number)
@@ -165,7 +173,7 @@ impl Deployment {
                 let Servers::Cluster(cluster) = &self.servers else { return false };
                 cluster.fail_over(number);
             }
-            Hit::Move(how) => self.begin_move(how),
+            Hit::Move(how) => self.begin_move(number, how),
             Hit::StepClock(millis) => {
                 server.step_clock(millis);
                 self.stepped.push((number, millis));
@@ -194,43 +202,43 @@ impl Deployment {
         let Some(at) = self.away.iter().position(is_own) else { return };
         let (_, number) = self.away.remove(at);
         match hit {
-            Hit::Move(how) => self.end_move(how),
+            Hit::Move(how) => self.end_move(number, how),
             Hit::Freeze => self.server(number).signal("CONT"),
             _ if self.kind.replicas() > 0 => self.replace_master(number),
             _ => self.server(number).start_again(),
         }
     }
 
-    fn begin_move(&mut self, how: Move) {
+    fn begin_move(&mut self, number: usize, how: Move) {
         let old = match how {
             Move::Kept => Old::Demoted,
             Move::Cut => Old::Cut,
             Move::NoReplicas => Old::WithoutReplicas,
             Move::TwoMasters => Old::Master,
             Move::Lag => {
-                let Servers::Endpoint(endpoint) = &self.servers else { return };
-                endpoint.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+                self.endpoint(number).replica.cli(&["REPLICAOF", "NO", "ONE"]);
                 return;
             }
         };
-        self.fail_over(old);
+        self.fail_over(number, old);
         if !Hit::Move(how).lasts() {
-            self.settle();
+            self.endpoint(number).settle();
         }
     }
 
-    fn end_move(&mut self, how: Move) {
+    fn end_move(&mut self, number: usize, how: Move) {
         if how == Move::Lag {
-            self.fail_over(Old::Demoted);
+            self.fail_over(number, Old::Demoted);
         }
-        self.settle();
+        self.endpoint(number).settle();
     }
 
-    fn fail_over(&mut self, old: Old) {
-        let Servers::Endpoint(endpoint) = &self.servers else { return };
+    fn fail_over(&mut self, number: usize, old: Old) {
+        let endpoint = self.endpoint(number);
         endpoint.fails_over(old);
-        for wire in self.wires.iter().flatten() {
-            wire.leads_to(endpoint.replica.port());
+        let port = endpoint.replica.port();
+        for wire in self.wires.iter().filter_map(|wires| wires.get(number)) {
+            wire.leads_to(port);
             if matches!(old, Old::Cut) {
                 wire.cut();
             }
@@ -238,9 +246,11 @@ impl Deployment {
         self.moved = now();
     }
 
-    fn settle(&mut self) {
-        let Servers::Endpoint(endpoint) = &mut self.servers else { return };
-        endpoint.settle();
+    fn endpoint(&mut self, number: usize) -> &mut Endpoint {
+        match &mut self.servers {
+            Servers::Endpoints(endpoints) => &mut endpoints[number],
+            _ => unreachable!("only endpoints move"),
+        }
     }
 
     /// Sets all clocks to the time of day.
@@ -259,7 +269,15 @@ impl Deployment {
         match &self.servers {
             Servers::Sentinel(service) => service.await_replicas(),
             Servers::Cluster(cluster) => cluster.await_agreement(),
-            Servers::Endpoint(endpoint) => endpoint.replicates(),
+            Servers::Endpoints(endpoints) => {
+                endpoints.iter().for_each(Endpoint::replicates);
+                // Each other one must vote for the pair.
+                for other in endpoints.iter().skip(1) {
+                    let pair = joined([&endpoints[0], other].map(Endpoint::url).into_iter());
+                    let sure = ["exec", "--ttl=3s", "sure", "true"];
+                    until("both vote", || run(rlock(sure).env("RLOCK_URL", &pair)).code() == 0);
+                }
+            }
             Servers::Alone(servers) if self.kind.is_quorum() => {
                 servers.iter().for_each(|server| server.await_uptime(3));
             }
@@ -279,7 +297,7 @@ impl Deployment {
             Servers::Alone(servers) => &mut servers[number],
             Servers::Cluster(cluster) => cluster.node_mut(number),
             Servers::Sentinel(service) => service.server_mut(u16::try_from(number).unwrap()),
-            Servers::Endpoint(endpoint) => &mut endpoint.master,
+            Servers::Endpoints(endpoints) => &mut endpoints[number].master,
         }
     }
 
@@ -295,7 +313,7 @@ impl Deployment {
                 cluster.await_failover(number);
                 cluster.node_mut(number).start_again();
             }
-            Servers::Alone(_) | Servers::Endpoint(_) => unreachable!("these have no replicas"),
+            Servers::Alone(_) | Servers::Endpoints(_) => unreachable!("these have no replicas"),
         }
     }
 }

@@ -7,7 +7,7 @@ mod statuses;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::faults::Effect;
+use super::faults::{Effect, Hit, Move, What};
 use super::kind::Kind;
 use super::plan::{Clocks, Mode, Plan};
 use super::record::{Happened, Record, Run, Worker};
@@ -118,6 +118,15 @@ impl Happened {
     /// it, or cannot renew it for too long. A third of a TTL lies between the time for a renewal
     /// and that for stopping the command, and each pause between two attempts is twice the last.
     fn loses_hold(&self, worker: &Worker) -> bool {
+        // Until its first renewal, a hold on a quorum may be on no more than a majority.
+        if matches!(
+            (self.what, self.effect),
+            (What::OnServer(_, Hit::Move(Move::Lag)), Effect::FailsOne(_))
+        ) {
+            let first = worker.run.as_ref().map(|run| run.first);
+            let renewed = seconds(worker.work.ttl) / 3.0;
+            return first.is_some_and(|it| self.from <= it && self.to <= it + renewed);
+        }
         let is_new = worker.run.as_ref().is_some_and(|run| run.first >= self.from);
         let is_long = self.to - self.from > seconds(worker.work.ttl) / 8.0;
         let Effect::Moves { frees, .. } = self.effect else { return false };

@@ -10,10 +10,12 @@ pub enum Kind {
     Endpoint,
     /// Of so many servers.
     Quorum(usize),
+    /// A quorum of so many names that move.
+    QuorumOfEndpoints(usize),
 }
 
 impl Kind {
-    /// Of each master.
+    /// Of each master, as far as they confirm anything.
     pub fn replicas(self) -> u64 {
         match self {
             Self::Sentinel => 2,
@@ -24,26 +26,28 @@ impl Kind {
 
     /// Whether workers reach the servers through their own proxies.
     pub fn has_wires(self) -> bool {
-        matches!(self, Self::Server | Self::Quorum(_) | Self::Endpoint)
+        self == Self::Server || self.is_quorum() || self.moves()
     }
 
     pub fn is_quorum(self) -> bool {
-        matches!(self, Self::Quorum(_))
+        matches!(self, Self::Quorum(_) | Self::QuorumOfEndpoints(_))
+    }
+
+    /// Whether servers have names that move.
+    pub fn moves(self) -> bool {
+        matches!(self, Self::Endpoint | Self::QuorumOfEndpoints(_))
     }
 
     /// How many servers vote.
     pub fn servers(self) -> usize {
         match self {
-            Self::Quorum(servers) => servers,
+            Self::Quorum(servers) | Self::QuorumOfEndpoints(servers) => servers,
             _ => 1,
         }
     }
 
     /// How many servers may fail at once.
     pub fn minority(self) -> usize {
-        match self {
-            Self::Quorum(servers) => (servers - 1) / 2,
-            _ => 1,
-        }
+        if self.is_quorum() { (self.servers() - 1) / 2 } else { 1 }
     }
 }

@@ -74,7 +74,11 @@ impl Plan {
             What::BreakReply(..) => Effect::Breaks,
             What::Part(wires) if self.kind.is_quorum() => Effect::Parts(wires),
             What::Part(_) | What::Delay(..) => Effect::Delays,
-            What::OnServer(server, _) if self.kind.is_quorum() => Effect::FailsOne(server),
+            What::OnServer(server, hit)
+                if self.kind.is_quorum() && hit != Hit::Move(Move::TwoMasters) =>
+            {
+                Effect::FailsOne(server)
+            }
             What::OnServer(_, hit) => match hit {
                 Hit::KillConnections => Effect::Breaks,
                 Hit::DeleteKey => Effect::Revokes,
@@ -106,10 +110,10 @@ impl Plan {
         self.works.iter().map(longest).max().unwrap_or_default() + Duration::from_secs(2)
     }
 
-    /// Whether this worker reaches the servers through its own proxies. On an endpoint, every other
-    /// one uses the name itself.
+    /// Whether this worker reaches the servers through its own proxies. Of names that move, every
+    /// other one uses the names themselves.
     pub fn has_wires(kind: Kind, seed: u64, worker: usize) -> bool {
-        kind.has_wires() && (kind != Kind::Endpoint || (seed + worker as u64).is_multiple_of(2))
+        kind.has_wires() && (!kind.moves() || (seed + worker as u64).is_multiple_of(2))
     }
 
     pub fn new(kind: Kind, seed: u64) -> Self {
@@ -190,9 +194,7 @@ impl Plan {
                 _ => Whom::Holder,
             };
             let what = match random.below(10) {
-                0..5 if kind == Kind::Endpoint => {
-                    What::OnServer(server, Hit::Move(pick(random, &moves)))
-                }
+                0..5 if kind.moves() => What::OnServer(server, Hit::Move(pick(random, &moves))),
                 0 | 1 => What::Stop(whom),
                 2 => What::Kill(whom),
                 3 => What::Terminate(whom),
@@ -208,8 +210,9 @@ impl Plan {
             let (at, lasting) = (millis(random, 0, 3_500), millis(random, 0, 2_500));
             faults.push(Fault { what, at, lasting });
         }
-        // Servers that restart one after another, whatever they forget.
+        // Servers that restart or are promoted one after another, whatever they forget.
         let mut others = faults.iter().filter(|fault| match fault.what {
+            What::OnServer(_, Hit::Move(how)) => how == Move::TwoMasters,
             What::OnServer(_, hit) => hit != Hit::RestartEmpty,
             What::Part(_) | What::Delay(..) | What::BreakReply(..) => true,
             _ => false,
@@ -233,6 +236,7 @@ impl Plan {
             Kind::Files => &[],
             Kind::Sentinel | Kind::Cluster | Kind::Endpoint => &[Flush, KillConnections],
             Kind::Server => &[Flush, KillConnections, Freeze, Down, RestartEmpty, clock, clock],
+            Kind::QuorumOfEndpoints(_) => &[Freeze, KillConnections],
             Kind::Quorum(_) => &[Freeze, Down, RestartEmpty, RestartEmpty, clock, clock],
         };
         pick(random, &[own, &[Hit::DeleteKey]].concat())

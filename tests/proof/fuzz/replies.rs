@@ -9,7 +9,8 @@ use redis::{ErrorKind, Parser};
 use super::prints::view;
 use super::promises::{one_line, printable};
 use rlock::rules::servers::Run;
-use rlock::rules::{Answer, Failure, Key, Prefix, Release, Renewal, Verdict};
+use rlock::rules::servers::promotion::Promotion;
+use rlock::rules::{Answer, Failure, Key, Prefix, Release, Renewal, ServerTime, Verdict};
 use rlock::store::quorum;
 use rlock::store::server::cluster::masters_in;
 use rlock::store::server::node::handshake::is_master;
@@ -63,6 +64,11 @@ pub fn replies(bytes: &[u8]) {
     views.iter().flatten().for_each(view);
     let _ = is_master(&value);
     let _ = Run::from_info(&value);
+    if let Value::BulkString(text) = &value {
+        let text = String::from_utf8_lossy(text);
+        let marked = |it: Promotion| it.marked(&text, ServerTime(0));
+        let _ = Promotion::from_info(&text, "").and_then(marked);
+    }
     for here in ["redis://h:1", "unix:///s"] {
         let here = Address::parse(here).expect("a URL");
         for (_, host, port) in masters_in(&value).unwrap_or_default() {

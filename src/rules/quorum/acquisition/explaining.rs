@@ -2,6 +2,7 @@
 
 use super::Acquisition;
 use crate::rules::quorum::member_state::{LastReply, MemberState};
+use crate::rules::servers::Began;
 use crate::rules::{Instant, ServerTime, UserMessage, show};
 
 impl Acquisition {
@@ -15,13 +16,14 @@ impl Acquisition {
         let longest = self.members.longest_lease(self.lease);
         let mut young = Vec::new();
         for (number, (name, state)) in names.zip(self.members.iter()).enumerate() {
-            let uptime = state.uptime(now);
-            if state.nominated().is_some() && uptime < longest {
-                let (for_, of) = (show(uptime), show(longest));
+            let age = state.age(now);
+            if state.nominated().is_some() && age < longest {
+                let began = state.run.as_ref().map_or(Began::Started, |run| run.began);
+                let (for_, of) = (show(age), show(longest));
                 let fault = UserMessage::new(format!(
-                    "{name} started {for_} ago and may have forgotten a lease of {of}"
+                    "{name} {began} {for_} ago and may have forgotten a lease of {of}"
                 ));
-                let rest = show(longest.saturating_sub(uptime));
+                let rest = show(longest.saturating_sub(age));
                 young.push((number, fault.with_remedy(format!("try again in {rest}"))));
             }
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::rules::Instant;
-use crate::rules::servers::Run;
+use crate::rules::servers::{Began, Run};
 use crate::store::wire::{self, Address, Cmd, Value};
 
 /// What a new connection asks about the server.
@@ -52,6 +52,7 @@ impl Run {
         // The server subtracts two times that were each cut to whole seconds, so the result can be
         // almost a second too long.
         let uptime = uptime.saturating_sub(Duration::from_secs(1));
-        Some(Self { id: field("run_id:")?.to_owned(), since: Instant::now() - uptime })
+        let (id, since) = (field("run_id:")?.to_owned(), Instant::now() - uptime);
+        Some(Self { id, since, began: Began::Started })
     }
 }

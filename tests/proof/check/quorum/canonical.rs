@@ -54,8 +54,11 @@ impl World {
         }
         for server in &mut self.servers {
             server.since = server.since.max(now() - OLD);
-            lock::make_canonical(&mut server.lock, server.clock, |_| true);
-            server.lock.generation.clear();
+            let clock = server.clock;
+            for it in server.locks() {
+                lock::make_canonical(it, clock, |_| true);
+                it.generation.clear();
+            }
             for (index, line) in server.lines.iter_mut().enumerate() {
                 let sent = line.requests.iter_mut().chain(&mut line.late);
                 let attempts = sent.map(|sent| &mut sent.attempt);
@@ -79,9 +82,12 @@ impl World {
                 all.extend(acquisition::fences(acquisition));
             }
         }
-        for Server { lock, lines, .. } in &mut self.servers {
-            all.push(&mut lock.fence);
-            all.extend(lock.holds.iter_mut().map(|hold| &mut hold.fence));
+        for Server { lock, replica, old, lines, .. } in &mut self.servers {
+            let replica = replica.iter_mut().map(|replica| &mut replica.lock);
+            for lock in [lock].into_iter().chain(old).chain(replica) {
+                all.push(&mut lock.fence);
+                all.extend(lock.holds.iter_mut().map(|hold| &mut hold.fence));
+            }
             for line in lines {
                 for sent in line.requests.iter_mut().chain(&mut line.late) {
                     if let What::Ask(QuorumOp::Commit(_, held) | QuorumOp::Restore(held)) =

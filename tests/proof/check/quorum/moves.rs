@@ -12,7 +12,7 @@ use rlock::rules::quorum::{
     Acquisition, AttemptEnd, AttemptStep, Held, MemberAnswer, MemberRequest, Outgoing, QuorumOp,
     RenewalDecision, Votes, decide_renewal,
 };
-use rlock::rules::servers::Run;
+use rlock::rules::servers::{Began, Run};
 use rlock::rules::waiter::{Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use rlock::rules::{Answer, Failure, Instant, Lease, Renewal, UserMessage};
 
@@ -194,7 +194,8 @@ impl World {
             return;
         };
         if let Phase::Acquiring(_, acquisition, _) = &mut self.clients[index].phase {
-            let run = since.map(|since| Run { id: member.to_string(), since });
+            let run =
+                since.map(|since| Run { id: member.to_string(), since, began: Began::Started });
             let (outgoing, step) = acquisition.replied(member, round, reply, run, now());
             self.carry_out(index, outgoing, step);
         }

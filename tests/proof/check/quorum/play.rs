@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::client::{Client, Phase};
 use super::properties::broken_in;
-use super::server::{AHEAD, Line, SERVERS, Sent, Server, State};
+use super::server::{AHEAD, Line, Promoted, Replica, SERVERS, Sent, Server, State};
 use super::trace::{client_line, server_line};
 use super::world::{IO_TIMEOUT, Monitor, World};
 use crate::check::action::{Action, Faults, Turn};
@@ -27,6 +27,10 @@ impl Play for World {
         ('k', "server {server} dies"),
         ('z', "server {server} freezes until it thaws"),
         ('f', "server {server} restarts without its data"),
+        ('p', "the replica of server {server} stops following"),
+        ('q', "the replica of server {server} stops following; nothing will show its promotion"),
+        ('m', "the replica of server {server} stops following; holders will not leave the master"),
+        ('w', "server {server} loses its data, but keeps running"),
         ('a', "the clock of server {server} is set a second ahead"),
         ('e', "the clock of server {server} is set back a second"),
         ('D', "a server is dead"),
@@ -49,7 +53,8 @@ impl Play for World {
             let is_ahead = (dead..dead + ahead).contains(&member);
             let clock = if is_ahead { NOW + AHEAD.as_millis() as u64 } else { NOW };
             let lines = vec![Line::default(); count];
-            Server { state, clock, lock: Default::default(), since, lines }
+            let (lock, promoted, replica, old) = Default::default();
+            Server { state, clock, lock, since, promoted, replica, old, lines }
         };
         Self {
             course: Course::new(scope),
@@ -103,9 +108,14 @@ impl Play for World {
             let may_thaw = server.state == State::Frozen && self.course.scope.budget.of('z') > 0;
             let server_turns = [
                 (Thaw, may_thaw),
+                (FailOver, server.is_up() && server.replica.is_some()),
                 (Fault('k'), server.is_up()),
                 (Fault('z'), server.is_up()),
                 (Fault('f'), server.is_up()),
+                (Fault('p'), server.is_up() && server.replica.is_none()),
+                (Fault('q'), server.is_up() && server.replica.is_none()),
+                (Fault('m'), server.is_up() && server.replica.is_none()),
+                (Fault('w'), server.is_up()),
                 (Fault('a'), server.is_up()),
                 (Fault('e'), server.is_up()),
             ];
@@ -161,8 +171,14 @@ impl Play for World {
             Action::Fault('z') => server.state = State::Frozen,
             Action::Fault('f') => {
                 (server.lock, server.since) = (Default::default(), now());
+                server.promoted = Promoted::No;
                 server.break_off();
             }
+            Action::Fault(fault @ ('p' | 'q' | 'm')) => {
+                server.replica = Some(Replica { lock: server.lock.clone(), fault });
+            }
+            Action::FailOver => server.fail_over(),
+            Action::Fault('w') => server.lock = Default::default(),
             Action::Fault('a') => server.clock += TICK_MILLIS,
             Action::Fault('e') => server.clock -= TICK_MILLIS,
             Action::Tick => self.tick(),
@@ -212,7 +228,7 @@ impl World {
         }
         let clients = &self.course.scope.clients;
         for server in &mut self.servers {
-            rebase(&mut server.lock, TICK_MILLIS);
+            server.locks().for_each(|lock| rebase(lock, TICK_MILLIS));
             server.since.shift(TICK);
             for (line, terms) in server.lines.iter_mut().zip(clients) {
                 line.shift(terms.tick);

@@ -1,7 +1,7 @@
 //! What must never happen.
 
 use super::client::{Client, Doing, How, Phase};
-use super::server::{SERVERS, Server, State, has_agreed_place};
+use super::server::{Promoted, SERVERS, Server, State, has_agreed_place};
 use super::world::World;
 use crate::check::property::{
     Property, is_in_use, is_something_left, rivals_run, slots_are_mixed_up,
@@ -51,7 +51,7 @@ fn not_the_newest(world: &World) -> bool {
 /// A client that waits has lost, or all clients have. One may fail only if so many servers may.
 fn nobody_wins(world: &World) -> bool {
     let scope = world.course.scope;
-    let may_fail = usize::from(scope.budget.of_all("DZAkzf")) > SERVERS - majority(SERVERS);
+    let may_fail = usize::from(scope.budget.of_all("DZAkzfpqmw")) > SERVERS - majority(SERVERS);
     let has_lost = |client: usize| match world.clients[client].phase {
         Phase::Ended(How::Busy | How::Refused) => true,
         Phase::Ended(How::Failed) => !may_fail,
@@ -84,7 +84,10 @@ fn is_back(world: &World) -> bool {
         let (line, token) =
             (&server.lines[index], &world.course.scope.clients[index].request.token);
         let has_arrived = line.requests.is_empty() && line.late.is_empty();
-        server.is_up() && has_arrived && is_in_use(token, &server.lock, server.clock)
+        // A failover can undo a release.
+        let is_undone = server.promoted != Promoted::No;
+        let is_used = is_in_use(token, &server.lock, server.clock);
+        server.is_up() && has_arrived && is_used && !is_undone
     };
     let mut ended = (0..world.clients.len()).filter(|index| has_ended(&world.clients[*index]));
     ended.any(|index| world.servers.iter().any(|server| is_kept(server, index)))
@@ -125,7 +128,7 @@ impl World {
         let monitor = &mut self.monitor;
         let last = if is_alone { monitor.granted } else { monitor.floors[client] };
         // A server that has forgotten its tokens restarts from its clock, which does not move here.
-        let remembers = self.course.used('f') == 0;
+        let remembers = ['f', 'p', 'q', 'm', 'w'].iter().all(|it| self.course.used(*it) == 0);
         if fence <= last && remembers {
             self.course.breaks(Property::FencesGrow);
         } else if overtakes {

@@ -13,6 +13,8 @@ const QUICK: &[&str] = &[
     "2,2t,2t D1; 1,1t,1t D1; x,xt,xt D1; s,xt,st D1",
     // Servers that fail meanwhile, and a lease that is renewed.
     "x k1; xn k1; x z1; x f1; xr f1; 2 k1; 2,2t k1",
+    // A member that is promoted, and has lost its last writes.
+    "x p1; xr p1; xn p1",
     // Clients that die or give up.
     "x,x D1 c1; x,x D1 l1; 2,2 D1 c1",
     // Requests that go ahead, or end older ones.
@@ -25,7 +27,7 @@ const QUICK: &[&str] = &[
 const LONG: &[&str] = &[
     "x,xt; x,xnt; xn,xn; 2,x; x,xt A1; x,xnt A1",
     "x,xn D1 l1; xn,xn D1 l1; 2,2 D1 l1; x,x D1 b1; 2,2,2t D1; 2,2t,2t D1 c1",
-    "2,2t f1; 2r,2t f1; 2,2t z1",
+    "2,2t f1; 2r,2t f1; 2,2t z1; x,xt p1",
     "x,xu,xu D1; x,x,xh D1; x,xt a1",
 ];
 

@@ -4,6 +4,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use crate::check::calls::Calls;
+use crate::check::property::is_in_use;
 use crate::check::scope::whose;
 use crate::check::shift::Shift;
 use crate::check::time::{TICK, now};
@@ -36,10 +37,34 @@ pub(super) struct Server {
     /// What its clock always shows: when time passes, all else moves back. In milliseconds.
     pub(super) clock: u64,
     pub(super) lock: Lock,
-    /// When its present run began.
+    /// Since when it counts as the master that it is.
     pub(super) since: Instant,
+    pub(super) promoted: Promoted,
+    /// A replica that receives nothing more, and will be promoted.
+    pub(super) replica: Option<Replica>,
+    /// The lock on a former master that holders can still reach.
+    pub(super) old: Option<Lock>,
     /// One for each client.
     pub(super) lines: Vec<Line>,
+}
+
+/// What is known of a promotion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Promoted {
+    #[default]
+    No,
+    /// Nothing shows it.
+    Hidden,
+    /// Nobody has asked since, so it has no mark.
+    Unmarked,
+    Marked,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Replica {
+    pub(super) lock: Lock,
+    /// The fault that this is, by its letter in a scope.
+    pub(super) fault: char,
 }
 
 /// What is under way between the server and one client.
@@ -89,6 +114,9 @@ impl Server {
     /// Returns whether another client is now believed alive for longer than before.
     pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
         let before = self.lock.queue.clone();
+        if matches!((self.promoted, sent.what), (Promoted::Unmarked, What::Ask(_))) {
+            (self.promoted, self.since) = (Promoted::Marked, now());
+        }
         let mut calls = Calls { lock: &mut self.lock, now: self.clock, is_replica: false };
         let line = &mut self.lines[client];
         match sent.what {
@@ -115,7 +143,9 @@ impl Server {
 
     /// Renews a hold, if the server answers.
     pub(super) fn renew(&mut self, request: &Request) -> Option<Renewal> {
-        let mut calls = Calls { lock: &mut self.lock, now: self.clock, is_replica: false };
+        let is_there = |old: &&mut Lock| is_in_use(&request.token, old, self.clock);
+        let lock = self.old.as_mut().filter(is_there).unwrap_or(&mut self.lock);
+        let mut calls = Calls { lock, now: self.clock, is_replica: false };
         let renewal = (self.state == State::Up).then(|| calls.renew(request));
         self.deliver_mail();
         renewal
@@ -149,6 +179,24 @@ impl Server {
             State::Dead => line.reply = Some(failed(round, unreachable(Delivery::NotSent))),
             State::Up | State::Frozen => line.listening = Some((round, until)),
         }
+    }
+
+    /// Its name leads to its replica from now on.
+    pub(super) fn fail_over(&mut self) {
+        let Some(Replica { lock, fault }) = self.replica.take() else { return };
+        let old = std::mem::replace(&mut self.lock, lock);
+        match fault {
+            'q' => self.promoted = Promoted::Hidden,
+            'm' => (self.old, self.promoted) = (Some(old), Promoted::Unmarked),
+            _ => self.promoted = Promoted::Unmarked,
+        }
+        self.break_off();
+    }
+
+    /// All states of the lock that are still somewhere.
+    pub(super) fn locks(&mut self) -> impl Iterator<Item = &mut Lock> {
+        let replica = self.replica.iter_mut().map(|replica| &mut replica.lock);
+        [&mut self.lock].into_iter().chain(&mut self.old).chain(replica)
     }
 
     /// Breaks all connections, for good or because the server restarts.

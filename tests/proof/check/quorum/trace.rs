@@ -16,7 +16,8 @@ pub(super) fn server_line(server: &Server) -> String {
     let lines = server.lines.iter().enumerate();
     let under_way: String = lines.map(|(index, line)| under_way(letter(index), line)).collect();
     let (state, lock) = (server.state, shown(&server.lock, server.clock));
-    format!("{state:?}, up for {:?}, {lock}{under_way}", now().since(server.since))
+    let replica = if server.replica.is_some() { "; a replica stopped following" } else { "" };
+    format!("{state:?}, up for {:?}, {lock}{under_way}{replica}", now().since(server.since))
 }
 
 fn under_way(client: char, line: &Line) -> String {

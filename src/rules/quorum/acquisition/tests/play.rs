@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::*;
+use crate::rules::servers::Began;
 use crate::rules::{Fence, Holder, Key, Name, Owner, Prefix, ServerTime, State, Token, Ttl};
 
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -52,7 +53,7 @@ impl Play {
         assert!(index.is_some(), "member {member} was not asked");
         let sent = self.outgoing.remove(index.unwrap_or_default());
         let since = Instant::at_millis(self.since[member]);
-        let run = Run { id: member.to_string(), since };
+        let run = Run { id: member.to_string(), since, began: Began::Started };
         let last_reply = self.acquisition.replied(member, sent.round, reply, Some(run), self.now);
         self.outgoing.extend(last_reply.0);
         self.step = last_reply.1;
