@@ -22,7 +22,7 @@ impl<'a> Limit<'a> {
         let now = Instant::now();
         let last = interrupt.and_then(|it| it.last_attempt);
         let until = last.map_or(now + timeout, |last| last.send_until(now + timeout, now));
-        Self::ending(until, until.since(now), interrupt)
+        Self::ending(now, until, until.since(now), interrupt)
     }
 
     /// From now on, for the replies to a request. Before that, the server may block for so long.
@@ -31,18 +31,19 @@ impl<'a> Limit<'a> {
         timeout: Duration,
         interrupt: Interrupt<'a>,
     ) -> Self {
-        let until = Instant::now() + blocked + timeout;
+        let now = Instant::now();
+        let until = now + blocked + timeout;
         let last = interrupt.and_then(|it| it.last_attempt);
-        Self::ending(last.map_or(until, |last| last.await_until(until)), timeout, interrupt)
+        let until = last.map_or(until, |last| last.await_until(until));
+        Self::ending(now, until, timeout, interrupt)
     }
 
     /// The moment of the interrupt is the end of the time, too, for a server that does not answer
     /// until then.
-    fn ending(until: Instant, timeout: Duration, interrupt: Interrupt<'a>) -> Self {
+    fn ending(now: Instant, until: Instant, timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         let (at, interrupt) = interrupt.unwrap_or_default().split();
         let until = at.into_iter().fold(until, Instant::min);
-        let timeout = timeout.min(until.since(Instant::now()));
-        Self { timeout, until, interrupt: Some(interrupt) }
+        Self { timeout: timeout.min(until.since(now)), until, interrupt: Some(interrupt) }
     }
 
     /// `blocking::ready` within the limit.
