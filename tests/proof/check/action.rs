@@ -24,6 +24,7 @@ pub(super) enum Action {
     ToolLeaves,
     Thaw,
     Promote,
+    TakeOver,
     /// A fault or what comes from outside, such as a signal, by its letter in a scope.
     Fault(char),
 }
@@ -81,6 +82,7 @@ impl Action {
             Self::Reconnect => "{client} can reach the server again",
             Self::ToolLeaves => "the other tool deletes its key",
             Self::Promote => "the name leads to the master again",
+            Self::TakeOver => "the replica that lags takes over",
             Self::Thaw => "server {server} thaws",
             Self::Fault(letter) => {
                 let fault = faults.iter().find(|(known, _)| *known == letter);
