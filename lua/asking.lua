@@ -80,12 +80,11 @@ local function supersede(arrival)
     admit()
     return { 'superseded', about }
   end
-  if token and lock.ticket and redis.call('ZSCORE', QUEUE, token) then
+  if token and redis.call('ZSCORE', QUEUE, token) then
     remove_waiter(token, 'superseded', ABOUT)
   end
   lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. ABOUT
   redis.call('HSET', STATE, 'newest', lock.newest)
-  redis.call('PEXPIREAT', STATE, state_expiry())
 end
 
 -- The reply to a caller that already holds the lock, or was granted it while it waited.
