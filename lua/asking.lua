@@ -116,7 +116,7 @@ end
 
 -- A lock without a generation gets a new one: the end of the fresh owner, which is random.
 local function its_generation()
-  return lock.generation and lock.generation ~= '' and lock.generation or string.sub(FRESH, -12)
+  return lock.generation ~= '' and lock.generation or string.sub(FRESH, -12)
 end
 
 -- Grants the lock to the caller. `fence` and `slot` as for grant().

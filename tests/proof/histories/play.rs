@@ -376,7 +376,7 @@ impl<'a, S: Server> Both<'a, S> {
                         let Lock { history, tombstones, .. } = mem::take(&mut self.model);
                         self.model = Lock { history, tombstones, ..Lock::default() };
                         (0..CLIENTS).for_each(|client| self.ends(client));
-                        return self.play(&Step::Ask(plain_ask()));
+                        return self.play(&Step::Ask(Ask { reminds: Some(20_000), ..plain_ask() }));
                     }
                 }
             }

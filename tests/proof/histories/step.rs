@@ -46,7 +46,7 @@ pub(super) enum Step {
     /// Another tool deletes the key.
     Delete,
     /// This side key is lost, as if it had been evicted; the state together with the guard and the
-    /// queue, and the next request is granted.
+    /// queue, and the next request may remind the server of a holder.
     Lose(&'static str),
     /// Another tool overwrites the end of a client's hold.
     Overwrite(u8, u64),

@@ -479,6 +479,17 @@ a slot is freed though its client leaves before the expired hold is dropped
     fghi waits slots:5
     slots = 1 2 3 4 5
 
+a server whose memory is full grants no lock
+    full a waits = Again
+
+a waiter that leaves takes its message with it
+    a waits
+    b waits
+    a releases
+    mailboxes = 1
+    b leaves
+    mailboxes = 0
+
 a holder keeps its lock while memory is full
     a waits
     full a renews 60000
@@ -500,6 +511,11 @@ a fencing token that is not a number, or is far ahead, is not continued
     b waits = AheadOfClock
     forget
     set fence 5e15
+    b waits = AheadOfClock
+    forget
+    a waits
+    set fence 1e300
+    delete
     b waits = AheadOfClock
 ";
 
