@@ -517,6 +517,9 @@ a fencing token that is not a number, or is far ahead, is not continued
     set fence 1e300
     delete
     b waits = AheadOfClock
+    forget
+    set fence 5e15
+    c waits proposes = AheadOfClock
 ";
 
 fn stories() -> impl Iterator<Item = &'static str> {
