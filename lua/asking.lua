@@ -80,12 +80,11 @@ local function supersede(arrival)
     admit()
     return { 'superseded', about }
   end
-  if token and lock.ticket and redis.call('ZSCORE', QUEUE, token) then
+  if token and redis.call('ZSCORE', QUEUE, token) then
     remove_waiter(token, 'superseded', ABOUT)
   end
   lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. ABOUT
   redis.call('HSET', STATE, 'newest', lock.newest)
-  redis.call('PEXPIREAT', STATE, state_expiry())
 end
 
 -- The reply to a caller that already holds the lock, or was granted it while it waited.
@@ -117,7 +116,7 @@ end
 
 -- A lock without a generation gets a new one: the end of the fresh owner, which is random.
 local function its_generation()
-  return lock.generation and lock.generation ~= '' and lock.generation or string.sub(FRESH, -12)
+  return lock.generation ~= '' and lock.generation or string.sub(FRESH, -12)
 end
 
 -- Grants the lock to the caller. `fence` and `slot` as for grant().

@@ -7,7 +7,7 @@
 -- int() cannot write every larger number, and rlock never grants one.
 local function last_fence()
   local last = tonumber(lock.fence or 0)
-  return last and last > 0 and math.min(last, 2 ^ 53) or 0
+  return last and math.min(last, 2 ^ 53) or 0
 end
 
 -- Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a

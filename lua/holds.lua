@@ -19,7 +19,7 @@ local function valid_hold()
 end
 
 -- Whether a hold with these details was granted to a waiter that has not claimed it yet.
-local function is_unclaimed(details) return details.fence ~= '' and details.renewed == '' end
+local function is_unclaimed(details) return details.renewed == '' end
 
 -- Makes the guard show that a hold with the latest deadline is live, and gives every key an expiry.
 -- `...` are more fields of the state to write. Only for a guard that is rlock's or absent.

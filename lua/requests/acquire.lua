@@ -26,8 +26,7 @@ local FENCE, LEFT = tonumber(ARGV[LAST + 2]), tonumber(ARGV[LAST + 3])
 
 -- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
 -- would only grant it.
-if not (guard or lock.written or lock.ticket or own.attempt ~= '' or SUPERSEDE)
-  and lock.count == 0 and GENERATION == ''
+if not (guard or lock.written or lock.ticket or SUPERSEDE) and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
   return take(OWNER ~= '' and OWNER or FRESH)
 end

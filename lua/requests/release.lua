@@ -18,7 +18,7 @@ local function entry_of(token)
 end
 
 -- The fast path: only the caller holds the lock, and no client waits for it.
-if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and hold_state(own) == 'held'
+if guard == TOKEN and lock.count == 1 and not lock.ticket and hold_state(own) == 'held'
   and keep_until <= now then
   local entry, ttl = entry_of(TOKEN), tonumber(own.ttl) or 0
   become_idle(GUARD, HOLDS)
@@ -30,7 +30,7 @@ end
 reconcile()
 
 local held = valid_hold()
-local unexpired = held or unexpired_hold(TOKEN)
+local unexpired = unexpired_hold(TOKEN)
 local reply = held and { 'released' } or { 'not-held', why_not_held() }
 local ttl = tonumber(own.ttl) or 0
 local ended = unexpired and own.status ~= 'cooling'

@@ -38,7 +38,7 @@ for i, token in ipairs(batch) do
     -- A waiter that did not claim its grant yet keeps waiting with its token.
     if not is_unclaimed(details) then add_tombstone(token, tonumber(details.ttl) or 0) end
     drop_hold(token)
-  elseif cooling and meant and not lock.foreign then
+  elseif cooling and meant then
     -- Its holder has already released it, so it can go at once.
     drop_hold(token)
   else
@@ -50,7 +50,6 @@ if lock.count > next_hold then return { 'again', before, next_hold } end
 
 if lock.foreign then
   redis.call('DEL', GUARD)
-  redis.call('HDEL', STATE, 'guard', 'mode', 'slots')
   lock.written, lock.foreign = nil, false
 end
 admit()

@@ -33,6 +33,9 @@ const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";
 const SECONDS_VARIABLE: &str = "RLOCK_TEST_SECONDS";
 /// Sets the seed of the first round, to repeat a failure. Each later round adds one to it.
 const SEED_VARIABLE: &str = "RLOCK_TEST_SEED";
+/// 1 or 0: whether commands make storms of processes, signals and output, and hosts are suspended. By
+/// default, only in a campaign for a given time.
+const HOSTILE_VARIABLE: &str = "RLOCK_TEST_HOSTILE";
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
@@ -42,7 +45,8 @@ fn campaign(kind: Kind) {
     let seconds = number(SECONDS_VARIABLE).map(Duration::from_secs);
     let rounds = number(ROUNDS_VARIABLE).unwrap_or(if seconds.is_some() { 1 << 32 } else { 2 });
     let seed = number(SEED_VARIABLE).unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
-    println!("{kind:?}: from seed {seed}");
+    let is_hostile = number(HOSTILE_VARIABLE).map_or(seconds.is_some(), |number| number > 0);
+    println!("{kind:?}: from seed {seed}, hostile: {is_hostile}");
     let mut deployment = Deployment::start(kind);
     let (mut played, mut ran, mut faults, mut excused) = (0, 0, 0, 0);
     let mut complaints = String::new();
@@ -51,7 +55,7 @@ fn campaign(kind: Kind) {
         if seconds.is_some_and(|seconds| started.elapsed() >= seconds) {
             break;
         }
-        let record = round::play(&mut deployment, &Plan::new(kind, seed));
+        let record = round::play(&mut deployment, &Plan::new(kind, seed, is_hostile));
         let verdict = judge::judge(&record);
         played += 1;
         ran += record.workers.iter().filter(|worker| worker.run.is_some()).count();

@@ -38,6 +38,8 @@ pub enum What {
     /// Delivers only so many bytes of the next reply, and then breaks the connection.
     BreakReply(Wires, usize),
     Stop(Whom),
+    /// Stops all processes of a worker, as a host does that is suspended.
+    Suspend(Whom),
     Kill(Whom),
     Terminate(Whom),
     /// `release --force`
@@ -138,7 +140,7 @@ impl What {
     pub fn lasts(self) -> bool {
         match self {
             Self::OnServer(_, hit) => hit.lasts(),
-            Self::Part(_) | Self::Delay(..) | Self::Stop(_) => true,
+            Self::Part(_) | Self::Delay(..) | Self::Stop(_) | Self::Suspend(_) => true,
             _ => false,
         }
     }

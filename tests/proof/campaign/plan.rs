@@ -27,6 +27,29 @@ pub enum Clocks {
     Boot,
 }
 
+/// What a command does besides its work, to make it hard for rlock to look after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storm {
+    /// Daemons that each start the next one and end.
+    Orphans,
+    /// As `Orphans`, each in a session of its own.
+    Sessions,
+    /// Thousands of orphans that only wait.
+    Idle,
+    Signals,
+    /// To a reader that stalls.
+    Output,
+}
+
+impl Storm {
+    const ALL: [Self; 5] = [Self::Orphans, Self::Sessions, Self::Idle, Self::Signals, Self::Output];
+
+    /// Its name in the command.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     pub clocks: Clocks,
@@ -41,6 +64,7 @@ pub struct Work {
     pub lasting: Duration,
     /// Whether the command ignores SIGTERM.
     pub stubborn: bool,
+    pub storm: Option<Storm>,
     /// From the start of the round.
     pub start: Duration,
 }
@@ -67,7 +91,7 @@ impl Plan {
     /// What the fault may cause by docs/promises.md. `worker` is the one that it hits.
     pub fn effect(&self, what: What, worker: usize) -> Effect {
         match what {
-            What::Stop(_) => Effect::Stops(worker),
+            What::Stop(_) | What::Suspend(_) => Effect::Stops(worker),
             What::Kill(_) | What::Terminate(_) => Effect::Ends(worker),
             What::Revoke => Effect::Revokes,
             What::Free => Effect::Frees,
@@ -116,7 +140,8 @@ impl Plan {
         kind.has_wires() && (!kind.moves() || (seed + worker as u64).is_multiple_of(2))
     }
 
-    pub fn new(kind: Kind, seed: u64) -> Self {
+    /// If it is hostile, some commands make storms, and hosts are suspended.
+    pub fn new(kind: Kind, seed: u64, is_hostile: bool) -> Self {
         let random = &mut Random(seed);
         let min_replicas = random.below(kind.replicas() + 1);
         let longest = if kind.replicas() > 0 { 5_000 } else { 3_000 };
@@ -153,11 +178,23 @@ impl Plan {
                 at_least: (random.below(6) == 0).then(|| millis(random, 200, 2_000)),
                 lasting,
                 stubborn: random.below(2) == 0,
+                storm: None,
                 start: if first { Duration::ZERO } else { millis(random, 0, 2_500) },
             }
         });
-        let works: Vec<Work> = works.collect();
-        let faults = Self::faults(kind, seed, random, works.len() as u64);
+        let mut works: Vec<Work> = works.collect();
+        let mut faults = Self::faults(kind, seed, random, works.len() as u64);
+        if is_hostile {
+            // Others than above, so that the rest of the plan is the same without.
+            let random = &mut Random(!seed);
+            for work in &mut works {
+                work.storm = (random.below(3) == 0).then(|| pick(random, &Storm::ALL));
+            }
+            if random.below(3) == 0 {
+                let (at, lasting) = (millis(random, 0, 3_500), millis(random, 0, 5_000));
+                faults.push(Fault { what: What::Suspend(Whom::Holder), at, lasting });
+            }
+        }
         Self { kind, seed, min_replicas, works, faults }
     }
 

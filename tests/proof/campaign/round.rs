@@ -105,7 +105,7 @@ impl Round<'_> {
     fn begin(&mut self, number: usize) {
         let Fault { what, .. } = self.plan.faults[number];
         let hit = match what {
-            What::Stop(whom) => Some((whom, Signal::SIGSTOP)),
+            What::Stop(whom) | What::Suspend(whom) => Some((whom, Signal::SIGSTOP)),
             What::Kill(whom) => Some((whom, Signal::SIGKILL)),
             What::Terminate(whom) => Some((whom, Signal::SIGTERM)),
             _ => None,
@@ -118,7 +118,11 @@ impl Round<'_> {
             if is_stopped && signal == Signal::SIGSTOP {
                 return;
             }
-            self.workers[found].as_ref().unwrap().signal(signal);
+            let hit = self.workers[found].as_ref().unwrap();
+            match what {
+                What::Suspend(_) => hit.signal_all(signal),
+                _ => hit.signal(signal),
+            }
             worker = Some(found);
         } else if !self.deployment.begin(what, &self.lock) {
             return;
@@ -148,8 +152,13 @@ impl Round<'_> {
         self.happened(what, worker, from);
         let Some(worker) = worker else { return };
         let started = self.workers[worker].as_mut().unwrap();
-        started.signal(Signal::SIGCONT);
-        if !self.plan.works[worker].is_script {
+        let is_suspended = matches!(what, What::Suspend(_));
+        match is_suspended {
+            true => started.signal_all(Signal::SIGCONT),
+            false => started.signal(Signal::SIGCONT),
+        }
+        // A keeper goes on while only its script is stopped.
+        if is_suspended || !self.plan.works[worker].is_script {
             started.stops.push((from, now()));
         }
     }

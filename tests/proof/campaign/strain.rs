@@ -1,7 +1,7 @@
 //! Evidence of a starved machine: when processors did not run a thread that was due, or a server or
 //! worker waited for one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,14 +113,15 @@ fn watch_processor(cpu: usize, over: &AtomicBool) -> Vec<Span> {
 pub fn watch_process(pid: u32, over: Arc<AtomicBool>) -> JoinHandle<Vec<Span>> {
     std::thread::spawn(move || {
         let mut stuck = Vec::new();
-        let mut family = vec![pid];
+        let (mut family, mut known) = (vec![pid], BTreeSet::new());
         // Of the last look.
         let (mut since, mut last) = (None, BTreeMap::new());
         while !over.load(Ordering::SeqCst) && !threads(pid).is_empty() {
             // A keeper leaves the family tree, but is still watched.
-            let mut new: Vec<u32> = family.iter().flat_map(|one| children(*one)).collect();
-            new.retain(|child| !family.contains(child));
-            family.extend(new);
+            let new: Vec<u32> = family.iter().flat_map(|one| children(*one)).collect();
+            // The storm of a command waits for others, which says nothing of rlock.
+            let new = new.into_iter().filter(|child| known.insert(*child));
+            family.extend(new.filter(|child| name_of(*child) != STORM));
             let seen: BTreeMap<PathBuf, Seen> =
                 family.iter().flat_map(|one| threads(*one)).collect();
             let at = now();
@@ -139,6 +140,15 @@ pub fn watch_process(pid: u32, over: Arc<AtomicBool>) -> JoinHandle<Vec<Span>> {
         }
         stuck
     })
+}
+
+/// The name of the processes that a command starts besides its work.
+const STORM: &str = "storm";
+
+/// The name of a process's program.
+pub fn name_of(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 fn children(pid: u32) -> Vec<u32> {

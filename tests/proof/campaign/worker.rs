@@ -1,5 +1,6 @@
 //! A worker: rlock with a command that writes down when it ran, and uses two counters.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,9 +11,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::plan::{Clocks, Mode, Plan, Work};
+use super::plan::{Clocks, Mode, Plan, Storm, Work};
 use super::record::{End, Worker};
-use super::strain::watch_process;
+use super::strain::{name_of, watch_process};
 use super::time::{Span, now};
 use crate::support::clock::Clock;
 use crate::support::limit::Process;
@@ -28,6 +29,14 @@ const SCRIPT: &str = r#"
     eval "$lock"
     exec perl -e "$COMMAND" "$@"
 "#;
+
+/// The variable that tells whose process it is.
+const MARK: &str = "CAMPAIGN_WORKER";
+
+/// What a line of a storm of output begins with, and how long the reader stalls after each. A pipe
+/// holds some tens of them.
+const NOISE: &str = "noise";
+const STALL: Duration = Duration::from_millis(200);
 
 /// How far the time of day of some clients is ahead.
 const HOURS: Duration = Duration::from_secs(5 * 3_600);
@@ -47,6 +56,8 @@ static MAY_SHIFT: LazyLock<bool> = LazyLock::new(|| {
 /// A worker that was started.
 pub struct Started {
     pid: Pid,
+    /// What the environment of its processes contains, also of those that have left it.
+    mark: String,
     pub started: f64,
     pub stops: Vec<Span>,
     told: Arc<Mutex<Vec<(f64, String)>>>,
@@ -93,6 +104,9 @@ impl Started {
         command.arg(directory).arg(number.to_string()).arg(work.lasting.as_secs_f64().to_string());
         command.arg(if work.stubborn { "1" } else { "" });
         command.arg(if work.mode == Mode::Exclusive { "1" } else { "" });
+        command.arg(work.storm.map_or_else(String::new, Storm::name));
+        let mark = format!("{}/{number}", directory.display());
+        command.env(MARK, &mark);
         if work.clocks == Clocks::Wall {
             let file = directory.join(format!("clock-{number}"));
             Clock::ahead(HOURS, file).give_to(&mut command);
@@ -107,6 +121,10 @@ impl Started {
         let (mut stderr, telling) = (process.stderr(), Arc::clone(&told));
         std::thread::spawn(move || {
             while let Some(line) = stderr.line("a message") {
+                if line.starts_with(NOISE) {
+                    std::thread::sleep(STALL);
+                    continue;
+                }
                 telling.lock().unwrap().push((now(), line));
             }
         });
@@ -116,13 +134,31 @@ impl Started {
             (now(), end.unwrap_or_else(|| End::Signal(status.signal().unwrap())))
         });
         let stuck = watch_process(process_id, Arc::default());
-        Self { pid, started, stops: Vec::new(), told, end, stuck }
+        Self { pid, mark, started, stops: Vec::new(), told, end, stuck }
     }
 
     /// Signals the worker unless it has ended.
     pub fn signal(&self, signal: Signal) {
         if !self.has_ended() {
             let _ = kill(self.pid, signal);
+        }
+    }
+
+    /// Signals all its processes, as if its host was suspended or resumed: its command before `rlock`
+    /// goes on, and after `rlock` has stopped, because that would follow it.
+    pub fn signal_all(&self, signal: Signal) {
+        let mark = format!("{MARK}={}\0", self.mark);
+        let is_own = |process: &u32| {
+            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|text| text == mark.as_bytes())
+        };
+        let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let all = names.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let (first, others): (Vec<u32>, Vec<u32>) = all
+            .filter(is_own)
+            .partition(|process| (name_of(*process) == "rlock") == (signal == Signal::SIGSTOP));
+        for process in first.into_iter().chain(others) {
+            let _ = kill(Pid::from_raw(process.cast_signed()), signal);
         }
     }
 

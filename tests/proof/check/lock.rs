@@ -68,14 +68,19 @@ pub(super) fn renumber_attempts<'a>(
     client: usize,
     sent: impl Iterator<Item = &'a mut u64>,
 ) -> u64 {
-    let holds = lock.holds.iter_mut().map(|hold| (&hold.token, &mut hold.attempt));
-    let waiters = lock.queue.iter_mut().map(|waiter| (&waiter.token, &mut waiter.attempt));
-    let is_its_own = |token: &str| is_whole(token) && whose(token) == client;
-    let known = holds.chain(waiters).filter(|(token, _)| is_its_own(token));
-    let all: Vec<&mut u64> = known.map(|(_, attempt)| attempt).chain(sent).collect();
+    let all: Vec<&mut u64> = attempts(lock, client).chain(sent).collect();
     let sorted: BTreeSet<u64> = all.iter().map(|attempt| **attempt).collect();
     for attempt in all {
         *attempt = sorted.range(..=*attempt).count() as u64;
     }
     sorted.len() as u64
+}
+
+/// The numbers of the attempts of a client that a server knows.
+pub(super) fn attempts(lock: &mut Lock, client: usize) -> impl Iterator<Item = &mut u64> {
+    let holds = lock.holds.iter_mut().map(|hold| (&hold.token, &mut hold.attempt));
+    let waiters = lock.queue.iter_mut().map(|waiter| (&waiter.token, &mut waiter.attempt));
+    let is_its_own = move |token: &str| is_whole(token) && whose(token) == client;
+    let known = holds.chain(waiters).filter(move |(token, _)| is_its_own(token));
+    known.map(|(_, attempt)| attempt)
 }

@@ -9,7 +9,7 @@ use crate::scripts::shim::Shim;
 const LONG: u64 = 200_000;
 
 /// What the lock was when its keys were last compared, and when some of it changed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Kept {
     lock: Lock,
     state_used: u64,

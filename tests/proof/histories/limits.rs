@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 use rlock::rules::{
-    Ending, HistoryEntry, Mode, Operator, Outcome, Reason, Renewal, Revocation, State,
+    Ending, HistoryEntry, Mode, Operator, Outcome, Reason, Renewal, Revocation, State, Token,
 };
 use rlock::store::Store;
 
@@ -20,6 +20,7 @@ pub(super) fn all() {
     a_page_has_each_waiter_once();
     entries_that_another_tool_adds_to_the_history_make_room_for_others();
     a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well();
+    an_id_of_two_clients_names_neither();
     a_search_for_an_id_that_the_server_answers_in_parts_finds_one_hold_once();
 }
 
@@ -120,17 +121,34 @@ fn a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well() {
 }
 
 #[test]
+fn an_id_of_two_clients_names_neither() {
+    play(|both| {
+        let token = both.tokens.present(0);
+        let twin: Token = format!("{}-0000-4000-8000-000000000001", token.id()).parse().unwrap();
+        for token in [token, twin] {
+            let request = a_client(0).request(&both.key, token, &both.tokens, both.now);
+            both.ask(&request, None, 1);
+        }
+        both.play(&Step::Remove(0, Revocation::Now));
+        assert_eq!((both.model.holds.len(), both.model.queue.len()), (1, 1));
+    });
+}
+
+#[test]
 fn a_search_for_an_id_that_the_server_answers_in_parts_finds_one_hold_once() {
     play(|both| {
-        both.play(&Step::Ask(a_client(0)));
-        // They sort before the details of the hold, so that it ends one part and begins the next.
+        (0..2).for_each(|client| {
+            both.play(&Step::Ask(Ask { mode: Mode::Shared, ..a_client(client) }))
+        });
+        // They sort before the details of the holds: one ends one part and begins the next.
         let state = both.key.side("state");
-        for (prefix, numbers) in [("details:A", 0..499), ("details:z", 499..550)] {
+        for (prefix, numbers) in [("details:-", 0..499), ("details:z", 499..550)] {
             for number in numbers {
                 both.send(&["HSET", &state, &format!("{prefix}{number:03}"), ""]);
             }
         }
         both.play(&Step::Remove(0, Revocation::Graceful));
+        both.play(&Step::Remove(1, Revocation::Graceful));
         assert_eq!(both.model.inspect(both.now).state, State::Revoked);
     });
 }

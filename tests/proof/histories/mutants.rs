@@ -1,11 +1,13 @@
 //! Faults that are put into the scripts: the histories must find each.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
 use super::{limits, play, random, stories};
+use crate::scripts::sandbox::Mutation;
 use crate::scripts::shim::Shim;
 
 /// How many histories look for a fault.
@@ -47,7 +49,6 @@ const SURVIVORS: &[&str] = &[
     "requests/revoke.lua: or 0 → or 9e15",
     "view.lua shown_waiter: or 0 → or 9e15",
     // No fence and no ticket is 0 or 1: they count microseconds.
-    "fence.lua last_fence: 0 → 1",
     "queue.lua enqueue: 0 → 1",
     "queue.lua enqueue: 0 → 1",
     "queue.lua is_next: 0 → 1",
@@ -59,10 +60,10 @@ const SURVIVORS: &[&str] = &[
     "asking.lua hold_again: 0 → 1",
     "member.lua proposed: 0 → 1",
     "requests/renew.lua: 0 → 1",
+    "requests/renew.lua: without and 0",
     "tombstones.lua why_not_held: 0 → 1",
     "tombstones.lua why_not_held: or 0 → or 9e15",
     // Either way, it is 0, or the bits that count are.
-    "fence.lua last_fence: > → >=",
     "slots.lua is_taken: or 0 → or 9e15",
     "slots.lua take_slot: 0 → 1",
     // Any text means yes, and any negative number that the time is unknown.
@@ -76,6 +77,13 @@ const SURVIVORS: &[&str] = &[
     "history.lua least_useful: 0 → 1",
     "holds.lua drop_remains: 0 → 1",
     "reconcile.lua reconcile: 0 → 1",
+    // A client reads both alike, or asks for all.
+    "history.lua last_entries: without and -at_most",
+    "history.lua last_entries: without at_most and -at_most or",
+    "view.lua shown_hold: without its_state == 'held' and '' or",
+    // Shared waiters are admitted beside a shared hold anyway, and only a chosen owner has several holds.
+    "owners.lua may_enter: without or not is_chosen(details.owner)",
+    "owners.lua may_enter: without or outer == 'shared' and details.mode == 'shared'",
     // They are never equal there.
     "asking.lua supersede: > → >=",
     // What it does then changes nothing, or is done again.
@@ -88,16 +96,38 @@ const SURVIVORS: &[&str] = &[
     "tombstones.lua add_tombstone: < → <=",
     "transaction.lua state_expiry: 0 → 1",
     // The server denied the command, and denies it again.
+    "history.lua record: without return",
+    "history.lua record: without return call('RPUSH', HISTORY, unpack(entries))",
     "history.lua last_entries: 1 → 2",
     "history.lua last_entries: and → or",
     "queue.lua wake: or → and",
     "tombstones.lua add_tombstone: 0 → 1",
     // Without the fast path, the rest of the script does the same.
+    "holds.lua set_deadline: without return set_guard(token, deadline, field, text, ...)",
     "closing.lua close: 1 → 2",
-    "requests/acquire.lua: 0 → 1",
-    "requests/acquire.lua: == → ~=",
-    "requests/acquire.lua: ~= → ==",
     "requests/release.lua: <= → <",
+    // A lock without tickets has no queue: this spares a command.
+    "asking.lua take: without not lock.ticket or",
+    "owners.lua owner_mode: without lock.live and",
+    "requests/leave.lua: without lock.ticket and",
+    "requests/release.lua: without lock.ticket and",
+    // Only the first view counts, and no larger number is shown.
+    "fence.lua millis_ahead: without , 2 ^ 53",
+    "history.lua record_skip: without , 2 ^ 52",
+    "view.lua view: without holders_from or",
+    "requests/revoke.lua: without ARGV[5] == '' and",
+    // admit() decides nothing either while cleanup remains.
+    "asking.lua check: without return { 'again' }",
+    "requests/commit.lua: without return { 'again' }",
+    "requests/remove.lua: without return { 'again', ARGV[6] }",
+    // What remains of keys that were lost, and is not in the model.
+    "asking.lua check: without and unexpired_hold(TOKEN)",
+    "history.lua ending_of: without or details.fence == ''",
+    "holds.lua drop_remains: without lock.count = 0",
+    "revocation.lua revocation: without or 'revoked'",
+    "holds.lua set_guard: without , now",
+    "holds.lua unexpired_hold: without return nil",
+    "requests/remove.lua: without and (unexpired_hold(token) or call('ZSCORE', QUEUE, token))",
     // One call does a little more or less, and the next one the rest.
     "holds.lua settle_mode: > → >=",
     "queue.lua wake_first: - → +",
@@ -108,7 +138,8 @@ const SURVIVORS: &[&str] = &[
     // hold and no waiter, keys of another type, or another tool's tokens.
     "history.lua expired_entries: + → -",
     "history.lua expired_entries: 1 → 2",
-    "requests/remove.lua: and → or",
+    "holds.lua settle_mode: without or lock.count > MAX_LISTED",
+    "requests/revoke.lua: without and i > #batch - HISTORY_LENGTH",
     "slots.lua set_slot: 1 → 2",
     "slots.lua set_slot: 1 → 2",
     "tombstones.lua add_tombstone: 0 → 1",
@@ -117,14 +148,17 @@ const SURVIVORS: &[&str] = &[
     "view.lua is_of_rlock: 0 → 1",
     "view.lua is_of_rlock: == → ~=",
     "view.lua is_of_rlock: == → ~=",
+    "view.lua is_of_rlock: without #text == 36 and",
+    "view.lua is_of_rlock: without and string.gsub(text, '[0-9a-f]', 'x') == 'xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx'",
+    "view.lua view: without and '1'",
+    "view.lua view: without lock.foreign and is_of_rlock(guard) and '1' or",
     "view.lua view: or → and",
 ];
 
 struct Mutant {
     /// The file, the function if the line is in one, and the fault.
     name: String,
-    old: String,
-    new: String,
+    mutation: Mutation,
 }
 
 /// Every fault in every line of the scripts.
@@ -137,34 +171,151 @@ fn mutants() -> Vec<Mutant> {
         .filter(|path| path.is_file())
         .collect();
     files.sort();
-    let mut mutants = Vec::new();
+    let mut mutants: Vec<Mutant> = Vec::new();
     for path in files {
-        let file = path.strip_prefix(root).unwrap().display();
+        let file = path.strip_prefix(root).unwrap().display().to_string();
+        // As build/scripts.rs writes it.
+        let text = fs::read_to_string(&path).unwrap().replace("redis.call(", "call(");
+        let is_code = |line: &&str| !line.is_empty() && !line.trim_start().starts_with("--");
+        let lines: Vec<&str> = text.lines().filter(is_code).collect();
+        // Each request is a script, and no other one has its longest line.
+        let longest = lines.iter().map(|line| line.trim()).max_by_key(|line| line.len());
+        let within = longest.filter(|_| file.starts_with("requests")).unwrap_or_default();
         let mut place = String::new();
-        for text in fs::read_to_string(&path).unwrap().lines() {
-            match text.strip_prefix("local function ") {
+        for (at, line) in lines.iter().enumerate() {
+            let indented = |at: usize| lines.get(at).map_or(0, |it| it.len() - it.trim().len());
+            match line.strip_prefix("local function ") {
                 Some(function) => place = format!("{file} {}", function.split('(').next().unwrap()),
-                None if text.starts_with(char::is_alphabetic) => place = file.to_string(),
+                None if line.starts_with(char::is_alphabetic) => place.clone_from(&file),
                 None => {}
             }
-            // As build/scripts.rs writes it.
-            let old = text.trim().replace("redis.call(", "call(");
-            if old.starts_with("--") {
-                continue;
-            }
-            for (from, replacements) in FAULTS {
-                let places = old.match_indices(from).map(|(at, _)| at);
-                for at in places.filter(|at| is_whole(&old, *at, from)) {
-                    mutants.extend(replacements.iter().map(|to| Mutant {
-                        name: format!("{place}: {} → {}", from.trim(), to.trim()),
-                        old: old.clone(),
-                        new: format!("{}{to}{}", &old[..at], &old[at + from.len()..]),
-                    }));
+            // Functions may come between two lines that are not indented.
+            let after = if indented(at) > 0 { lines[at - 1].trim() } else { "" };
+            let is_whole = indented(at + 1) <= indented(at);
+            let all = operators(line.trim()).chain(without(line.trim(), is_whole));
+            for (what, new) in all {
+                let name = format!("{place}: {what}");
+                let old = line.trim().to_owned();
+                let (within, after) = (within.to_owned(), after.to_owned());
+                let mutation = Mutation { within, after, old, new };
+                if mutants.iter().all(|known| known.mutation != mutation) {
+                    mutants.push(Mutant { name, mutation });
                 }
             }
         }
     }
     mutants
+}
+
+/// The operators and numbers of a line, replaced.
+fn operators(line: &str) -> impl Iterator<Item = (String, String)> {
+    FAULTS.iter().flat_map(move |(from, replacements)| {
+        let places = line.match_indices(from).map(|(at, _)| at);
+        places.filter(|at| is_whole(line, *at, from)).flat_map(move |at| {
+            replacements.iter().map(move |to| {
+                let new = format!("{}{to}{}", &line[..at], &line[at + from.len()..]);
+                (format!("{} → {}", from.trim(), to.trim()), new)
+            })
+        })
+    })
+}
+
+/// A line without a term of a condition, an argument of a minimum or a maximum, or a statement. Does
+/// it have `whole` statements only?
+fn without(line: &str, whole: bool) -> impl Iterator<Item = (String, String)> {
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    for operator in ["and ", "or "] {
+        let stronger = [" or ", " and "];
+        let stops = &stronger[..if operator == "and " { 2 } else { 1 }];
+        for (at, _) in line.match_indices(operator) {
+            // It has a space before it, unless it begins the line.
+            let Some(before) = line[..at].strip_suffix(' ').or((at == 0).then_some("")) else {
+                continue;
+            };
+            let end = at + operator.len();
+            parts.push(before.len()..end + forward(&line[end..], &[&RIGHT, stops].concat()));
+            // The operator that begins the line belongs to the line before.
+            let lead = ["and ", "or "].iter().find(|it| before.starts_with(**it));
+            let lead = lead.map_or(0, |it| it.len());
+            parts.push(backward(before, &[&LEFT, stops].concat()).max(lead)..end);
+        }
+    }
+    for (at, call) in line.match_indices("math.m") {
+        let from = at + call.len() + "ax(".len();
+        let mut start = from;
+        loop {
+            let end = start + forward(&line[start..], &[", "]);
+            let is_last = !line[end..].starts_with(", ");
+            match is_last {
+                false => parts.push(start..end + 2),
+                true => parts.push(start.saturating_sub(2).max(from)..end),
+            }
+            if is_last {
+                break;
+            }
+            start = end + 2;
+        }
+    }
+    for opener in [" then ", " do ", " else "] {
+        for (at, _) in line.match_indices(opener) {
+            let start = at + opener.len();
+            parts.push(start..start + forward(&line[start..], &[" else ", " end"]));
+        }
+    }
+    let is_statement = line.contains('(') || line.contains(" = ");
+    let first = line.split([' ', '(']).next().unwrap_or_default();
+    if whole && is_statement && !line.ends_with(',') && !WORDS.contains(&first) {
+        parts.push(0..line.len());
+    }
+    let is_balanced = |part: &str| forward(part, &[]) == part.len() && backward(part, &[]) == 0;
+    let parts = parts.into_iter().filter(move |part| {
+        let part = line[part.clone()].trim();
+        !part.is_empty() && !TRIVIAL.contains(&part) && is_balanced(part)
+    });
+    parts.map(|part| {
+        let what = format!("without {}", line[part.clone()].trim());
+        (what, format!("{}{}", &line[..part.start], &line[part.end..]))
+    })
+}
+
+/// What may come before and after the terms of a condition.
+const LEFT: [&str; 5] = [" = ", "return ", "if ", "while ", ", "];
+const RIGHT: [&str; 4] = [" then", " do", " end", ","];
+
+/// What is no part, or a default, which `FAULTS` replace.
+const TRIVIAL: [&str; 6] = ["and", "or", "or 0", "or nil", "or ''", "or {}"];
+
+/// Words that no statement begins with that could be left out.
+const WORDS: [&str; 11] =
+    ["local", "return", "if", "elseif", "else", "end", "for", "while", "break", "and", "or"];
+
+/// How far a text goes on before one of the stops, or the end of the parentheses around it.
+fn forward(text: &str, stops: &[&str]) -> usize {
+    let mut depth = 0_i32;
+    for (at, c) in text.char_indices() {
+        depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
+        let is_stop = |stop: &&str| text[at..].starts_with(*stop) && is_whole(text, at, stop);
+        if depth < 0 || depth == 0 && stops.iter().any(is_stop) {
+            return at;
+        }
+    }
+    if depth == 0 { text.len() } else { 0 }
+}
+
+/// As `forward`, from the end of the text.
+fn backward(text: &str, stops: &[&str]) -> usize {
+    let mut depth = 0_i32;
+    for (at, c) in text.char_indices().rev() {
+        let end = at + c.len_utf8();
+        if depth == 0 && stops.iter().any(|stop| text[..end].ends_with(stop)) {
+            return end;
+        }
+        depth += i32::from(")]}".contains(c)) - i32::from("([{".contains(c));
+        if depth < 0 {
+            return end;
+        }
+    }
+    if depth == 0 { 0 } else { text.len() }
 }
 
 /// Whether the text is a whole word or number there, and not part of another one or of a default.
@@ -179,10 +330,10 @@ fn is_whole(line: &str, at: usize, text: &str) -> bool {
 
 /// Whether a history finds the fault.
 fn is_found(mutant: &Mutant) -> bool {
-    let (old, new) = (mutant.old.clone(), mutant.new.clone());
+    let mutation = mutant.mutation.clone();
     let look = move || {
         Shim::with(|sandbox| {
-            sandbox.mutation = Some((old, new));
+            sandbox.mutation = Some(mutation);
             sandbox.limit_steps();
         });
         stories::all();
@@ -195,11 +346,12 @@ fn is_found(mutant: &Mutant) -> bool {
 
 #[test]
 fn the_histories_find_all_other_faults_in_the_scripts() {
-    let Ok(place) = env::var("RLOCK_MUTANTS") else { return };
+    let Ok(words) = env::var("RLOCK_MUTANTS") else { return };
+    let is_wanted = |name: &str| words.split(' ').all(|word| name.contains(word));
     std::panic::set_hook(Box::new(|_| {}));
-    let mutants: Vec<_> = mutants().into_iter().filter(|it| it.name.contains(&place)).collect();
+    let mutants: Vec<_> = mutants().into_iter().filter(|it| is_wanted(&it.name)).collect();
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let expected = SURVIVORS.iter().copied().filter(|name| name.contains(&place));
+    let expected = SURVIVORS.iter().copied().filter(|name| is_wanted(name));
     let expected = Mutex::new(expected.collect::<Vec<_>>());
     thread::scope(|threads| {
         for _ in 0..2 {
@@ -212,8 +364,8 @@ fn the_histories_find_all_other_faults_in_the_scripts() {
                     if let Some(at) = expected.iter().position(|name| *name == mutant.name) {
                         expected.swap_remove(at);
                     } else {
-                        let Mutant { name, old, new } = mutant;
-                        println!("not found: {name}\n    {old}\n    {new}");
+                        let Mutation { old, new, .. } = &mutant.mutation;
+                        println!("not found: {}\n    {old}\n    {new}", mutant.name);
                         missed.fetch_add(1, Ordering::Relaxed);
                     }
                 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::expiry::Kept;
 use super::step::{Ask, CLIENTS, Step, Tokens, plain_ask};
 use crate::scripts::agreement;
+use crate::scripts::redis::{Data, Entry, Keys};
 use crate::scripts::shim::{BATCH, Server, Shim, StoreOn};
 use crate::scripts::stored;
 use crate::values;
@@ -31,8 +32,10 @@ pub(super) struct Both<'a, S = Shim> {
     pub(super) key: Key,
     pub(super) model: Lock,
     pub(super) now: u64,
-    /// The holders in the last reply.
-    pub(super) seen: Option<Seen>,
+    /// The holders in the last reply to each client.
+    pub(super) seen: [Option<Seen>; CLIENTS as usize],
+    /// The largest fence so far.
+    largest: u64,
     /// The reply to the last request of the lock.
     pub(super) verdict: Vote,
     /// Whether the holds or the queue were lost. The server still has details of the tokens, so it
@@ -53,6 +56,16 @@ pub(super) struct Both<'a, S = Shim> {
     /// The tokens of the waiters to which a message was sent, in order.
     pub(super) woken: Vec<String>,
     pub(super) kept: Kept,
+    replica: Option<Replica>,
+}
+
+/// What a replica that lags has of the server and of the model.
+struct Replica {
+    keys: Keys,
+    model: Lock,
+    has_remains: bool,
+    is_damaged: bool,
+    kept: Kept,
 }
 
 impl<'a, S: Server> Both<'a, S> {
@@ -63,7 +76,8 @@ impl<'a, S: Server> Both<'a, S> {
             key,
             model: Lock::default(),
             now: START,
-            seen: None,
+            seen: [const { None }; CLIENTS as usize],
+            largest: 0,
             verdict: Break(Verdict::Again),
             has_remains: false,
             tokens: Tokens::default(),
@@ -75,6 +89,7 @@ impl<'a, S: Server> Both<'a, S> {
             is_damaged: false,
             woken: Vec::new(),
             kept: Kept::default(),
+            replica: None,
         };
         both.server.topology.0.fill(false);
         both.send(&["FLUSHALL"]);
@@ -136,6 +151,43 @@ impl<'a, S: Server> Both<'a, S> {
         };
     }
 
+    /// The server and the model have only what the replica has.
+    fn go_back(&mut self, replica: Replica) {
+        let now = self.now;
+        self.send(&["FLUSHALL"]);
+        let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
+        for (key, Entry { data, until }) in &replica.keys {
+            // The others expire in this millisecond at the latest.
+            if until.is_some_and(|until| until <= now) {
+                continue;
+            }
+            let (command, words) = match data {
+                Data::Text(value) => ("SET", vec![text(value)]),
+                Data::Hash(fields) => (
+                    "HSET",
+                    fields.iter().flat_map(|(field, it)| [text(field), text(it)]).collect(),
+                ),
+                Data::List(values) => ("RPUSH", values.iter().map(text).collect()),
+                Data::Zset(members) => {
+                    let pair = |(score, member): &(i64, Vec<u8>)| [score.to_string(), text(member)];
+                    ("ZADD", members.iter().flat_map(pair).collect())
+                }
+            };
+            let (key, until) = (text(key), until.map(|until| until.to_string()));
+            for words in words.chunks(if command == "ZADD" { 2 } else { words.len() }) {
+                let words: Vec<_> = words.iter().map(String::as_str).collect();
+                self.send(&[&[command, &*key], &*words].concat());
+            }
+            until.iter().for_each(|until| self.send(&["PEXPIREAT", &key, until]));
+        }
+        // What it pushed was pushed before.
+        Shim::redis(|redis| redis.pushed.clear());
+        self.model = replica.model;
+        self.model.guard.take_if(|guard| guard.until.is_some_and(|until| until <= now));
+        (self.has_remains, self.is_damaged) = (replica.has_remains, replica.is_damaged);
+        self.kept = replica.kept;
+    }
+
     fn token(&self, client: u8) -> Token {
         if self.is_late { self.tokens.former(client) } else { self.tokens.present(client) }
     }
@@ -174,6 +226,8 @@ impl<'a, S: Server> Both<'a, S> {
 
     pub(super) fn play(&mut self, step: &Step) {
         let (key, now) = (self.key.clone(), self.now);
+        let asks_replica = step.is_call() && self.steps % 4 == 1;
+        Shim::redis(|redis| redis.asks_replica = asks_replica);
         let forgotten = Reason::new(Some(Ending::Forgotten), None, Operator::default());
         match step {
             Step::Late(step) => {
@@ -201,7 +255,10 @@ impl<'a, S: Server> Both<'a, S> {
                 let (reminds, arrival, held) = (new.reminds, new.arrival, new.held);
                 let ask = &Ask { reminds, arrival, held, ticket, ..asked.clone() };
                 let mut request = ask.request(&key, token, &self.tokens, now);
-                request.seen = self.seen.clone().filter(|_| ask.reminds);
+                request.seen = self.seen[client]
+                    .clone()
+                    .zip(ask.reminds)
+                    .map(|(seen, left)| Seen { left: Duration::from_millis(left), ..seen });
                 self.attempts[client] += u64::from(!self.is_late);
                 let overtaken = if self.has_remains { 0 } else { new.overtaken };
                 let op = ask.quorum_op(now);
@@ -210,7 +267,7 @@ impl<'a, S: Server> Both<'a, S> {
                 | Break(Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))) =
                     &self.verdict
                 {
-                    self.seen = seen_in(view, Duration::from_millis(500));
+                    self.seen[client] = seen_in(view);
                 }
             }
             Step::Renew(client, ttl) => {
@@ -243,7 +300,8 @@ impl<'a, S: Server> Both<'a, S> {
                 let mut fences: Vec<u64> = self.model.holds.iter().map(|hold| hold.fence).collect();
                 fences.sort_unstable();
                 let seen = fences.len().checked_sub(usize::from(*unseen) + 1);
-                let up_to = Fence(seen.map_or(self.model.fence, |last| fences[last]));
+                let up_to = seen.map_or(self.model.fence, |last| fences[last]);
+                let up_to = Fence(if self.is_late { self.largest } else { up_to });
                 let by = &Operator { name: Some("someone".into()), reason: None };
                 let told = self.server.revoke_up_to(&key, Some(up_to), *revocation, by);
                 let known = self.model().revoke(up_to, *revocation, by);
@@ -318,7 +376,7 @@ impl<'a, S: Server> Both<'a, S> {
                         let Lock { history, tombstones, .. } = mem::take(&mut self.model);
                         self.model = Lock { history, tombstones, ..Lock::default() };
                         (0..CLIENTS).for_each(|client| self.ends(client));
-                        return self.play(&Step::Ask(plain_ask()));
+                        return self.play(&Step::Ask(Ask { reminds: Some(20_000), ..plain_ask() }));
                     }
                 }
             }
@@ -330,12 +388,28 @@ impl<'a, S: Server> Both<'a, S> {
                 let deadline = deadline.to_string();
                 self.send(&["ZADD", &key.side("holds"), &deadline, token.as_str()]);
             }
-            Step::Forget => {
+            Step::Forget(back) => {
                 self.send(&["FLUSHALL"]);
-                self.model = Lock::default();
+                self.pass_to(now - back);
+                (self.model, self.kept, self.replica) = Default::default();
                 (self.has_remains, self.is_damaged) = (false, false);
             }
+            Step::Lag => {
+                self.replica = Some(Replica {
+                    keys: Shim::redis(|redis| redis.home().clone()),
+                    model: self.model.clone(),
+                    has_remains: self.has_remains,
+                    is_damaged: self.is_damaged,
+                    kept: self.kept.clone(),
+                });
+            }
+            Step::GoBack => {
+                if let Some(replica) = self.replica.take() {
+                    self.go_back(replica);
+                }
+            }
         }
+        self.largest = self.largest.max(self.model.fence);
         self.steps += 1;
         if step.is_call() {
             self.compare();
@@ -351,10 +425,10 @@ impl<'a, S: Server> Both<'a, S> {
     }
 }
 
-/// The holders in a reply, with leases that may last this long.
-pub(super) fn seen_in(view: &View, left: Duration) -> Option<Seen> {
+/// The holders in a reply.
+pub(super) fn seen_in(view: &View) -> Option<Seen> {
     let fence = view.holders.iter().map(|holder| holder.fence).max()?;
     let ids = view.holders.iter().map(|holder| holder.id.clone()).collect();
-    let seen = Seen { generation: view.generation.clone(), fence, left, ids };
+    let seen = Seen { generation: view.generation.clone(), fence, left: Duration::ZERO, ids };
     Some(seen).filter(|seen| !seen.generation.is_empty())
 }

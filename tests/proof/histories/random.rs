@@ -132,21 +132,22 @@ impl Dice {
     }
 
     fn ask(&mut self) -> Ask {
+        let heartbeat = self.sometimes(80, |dice| 100 + dice.below(3_900));
         let ask = Ask {
             client: self.client(),
             mode: self.mode(),
             ttl: self.ttl(),
             at_least: self.sometimes(25, Self::at_least).unwrap_or(0),
-            heartbeat: self.sometimes(80, |dice| 100 + dice.below(3_900)),
+            heartbeat,
             owner: self.sometimes(30, |dice| dice.below(2) as u8),
             enclosing: self.sometimes(50, Self::client).into_iter().collect(),
             reentrant: self.percent(30),
             next: self.percent(20),
-            supersedes: self.percent(40),
+            supersedes: heartbeat.is_some() && self.percent(40),
             arrival: self.sometimes(50, Self::ahead),
             held: self.sometimes(20, Self::held),
             ticket: self.sometimes(40, |dice| dice.sometimes(50, Self::ahead)),
-            reminds: self.percent(30),
+            reminds: self.sometimes(30, |dice| dice.below(20_000)),
             overtaken: self.sometimes(25, |dice| 1 + dice.below(2)).unwrap_or(0),
             kind: self.one_of(&[HoldKind::Exec, HoldKind::Acquire]),
         };
@@ -171,7 +172,7 @@ impl Dice {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(41) {
+        match self.below(44) {
             0..13 => Step::Ask(self.ask()),
             13..16 => Step::Renew(self.client(), self.sometimes(50, Self::ttl)),
             16 => Step::Late(Box::new(Step::Renew(self.client(), self.sometimes(50, Self::ttl)))),
@@ -191,7 +192,13 @@ impl Dice {
             }
             37 => Step::Write(self.sometimes(50, |dice| 1 + dice.below(5_000))),
             38 => Step::Delete,
-            39 => Step::Forget,
+            39 => {
+                let back = self.one_of(&[0, 0, 60_000, DAY - 1_000, 2 * DAY]);
+                Step::Forget(back)
+            }
+            40 => Step::Late(Box::new(Step::Revoke(self.revocation(), 0))),
+            41 => Step::Lag,
+            42 => Step::GoBack,
             _ => Step::Lose(self.one_of(&["holds", "queue", "state", "history", "tombstones"])),
         }
     }

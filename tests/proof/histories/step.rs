@@ -25,7 +25,8 @@ pub(super) enum Step {
     LeaveEarly(u8),
     /// The request was under way when the client released its lock, or gave up its request.
     Late(Box<Step>),
-    /// How many of the latest holds the caller has not seen.
+    /// How many of the latest holds the caller has not seen; if late, it has seen the largest fence of
+    /// all, also one that the server has lost.
     Revoke(Revocation, u8),
     /// Takes a client out of the lock; if late, one that has released it.
     Remove(u8, Revocation),
@@ -45,22 +46,25 @@ pub(super) enum Step {
     /// Another tool deletes the key.
     Delete,
     /// This side key is lost, as if it had been evicted; the state together with the guard and the
-    /// queue, and the next request is granted.
+    /// queue, and the next request may remind the server of a holder.
     Lose(&'static str),
     /// Another tool overwrites the end of a client's hold.
     Overwrite(u8, u64),
-    /// The server loses all its data.
-    Forget,
+    /// The server loses all its data, and its clock is set back by so many milliseconds.
+    Forget(u64),
+    /// From now on, the replica of the server lags.
+    Lag,
+    /// The replica takes over: the server goes back to what it had when the replica began to lag.
+    GoBack,
 }
 
 impl Step {
-    /// Whether it succeeds while the memory of the server is full. A renewal does only if it has a
-    /// hold.
+    /// Whether it succeeds while the memory of the server is full.
     pub(super) fn needs_no_memory(&self) -> bool {
         use Step::*;
         match self {
             Late(step) => step.needs_no_memory(),
-            Release(..) | Leave(..) | LeaveEarly(_) | Revoke(..) | Remove(..) => true,
+            Renew(..) | Release(..) | Leave(..) | LeaveEarly(_) | Revoke(..) | Remove(..) => true,
             _ => false,
         }
     }
@@ -68,7 +72,8 @@ impl Step {
     /// Whether a client calls the server, and nothing else happens.
     pub(super) fn is_call(&self) -> bool {
         use Step::*;
-        !matches!(self, Write(_) | Delete | Overwrite(..) | Forget | Lose(_) | Pass(_) | PassTo(..))
+        let is_other = matches!(self, Write(_) | Delete | Overwrite(..) | Lose(_) | Pass(_));
+        !(is_other || matches!(self, PassTo(..) | Forget(_) | Lag | GoBack))
     }
 }
 
@@ -92,8 +97,9 @@ pub(super) struct Ask {
     /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead
     /// of the clock, if there is one.
     pub(super) ticket: Option<Option<i64>>,
-    /// Whether it reminds the server of the holders in the last reply.
-    pub(super) reminds: bool,
+    /// If it reminds the server of the holders in the last reply to its client, for how many
+    /// milliseconds their leases may last.
+    pub(super) reminds: Option<u64>,
     /// How many later requests of this client were sent first: it is a duplicate, or was overtaken.
     pub(super) overtaken: u64,
     pub(super) kind: HoldKind,

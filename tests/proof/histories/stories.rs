@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::mem;
 use std::ops::ControlFlow::{Break, Continue};
 use std::str::FromStr;
-use std::time::Duration;
 
 use super::play::{Both, seen_in};
 use super::step::{Ask, Step, plain_ask};
@@ -116,7 +115,7 @@ a waiter learns of the holders whose leases last longest
     d waits shared ttl:3000
     e waits shared ttl:4000
     f waits = Queued 1
-    seen = d e b
+    seen f = d e b
 
 a closed lock takes no slot
     a waits slots:2 ttl:60000 = Granted
@@ -367,6 +366,56 @@ a waiter that saw another holder closes the lock for longer
     pass 10000
     d waits = Granted
 
+a waiter whose holder's lease ends sooner does not open a closed lock sooner
+    a waits
+    b waits = Queued 1
+    forget
+    c waits = Granted
+    d waits = Queued 1
+    forget
+    b waits reminds = Queued 1
+    d waits reminds:5000 = Queued 2
+    pass 5001
+    b waits = Queued 1
+    pass 15000
+    b waits = Granted
+
+a waiter closes a lock whose server went back to a time before the hold
+    a waits
+    a releases
+    lag
+    c waits = Granted
+    b waits = Queued 1
+    go back
+    b waits reminds = Queued 1
+    lock = Revoked closed then b
+    c releases
+    lock = Held b
+
+a server that went back, but not to a time before the hold, does not close the lock
+    a waits
+    lag
+    b waits = Queued 1
+    go back
+    b waits reminds = Queued 1
+    lock = Held a then b
+
+a fencing token that is far ahead of the clock does not close the lock
+    a waits
+    b waits = Queued 1
+    forget 172800000  # Its clock was two days ahead.
+    b waits reminds = Granted
+    lock = Held b
+
+a revocation leaves alone what is granted after a loss of data with the clock set back
+    a waits
+    forget 60000
+    b waits shared
+    late revoke  # The operator has seen the lost hold.
+    lock = Revoked b
+    c waits shared = Granted
+    lock = Held b c
+
 the hold of a closed lock counts
     a waits
     remember
@@ -430,6 +479,23 @@ a slot is freed though its client leaves before the expired hold is dropped
     fghi waits slots:5
     slots = 1 2 3 4 5
 
+a server whose memory is full grants no lock
+    full a waits = Again
+
+a waiter that leaves takes its message with it
+    a waits
+    b waits
+    a releases
+    mailboxes = 1
+    b leaves
+    mailboxes = 0
+
+a holder keeps its lock while memory is full
+    a waits
+    full a renews 60000
+    left = 60s
+    full a waits overtaken = Granted
+
 a ticket of several servers does not concern a request to one
     set ticket 5e15
     a waits = Granted
@@ -446,6 +512,14 @@ a fencing token that is not a number, or is far ahead, is not continued
     forget
     set fence 5e15
     b waits = AheadOfClock
+    forget
+    a waits
+    set fence 1e300
+    delete
+    b waits = AheadOfClock
+    forget
+    set fence 5e15
+    c waits proposes = AheadOfClock
 ";
 
 fn stories() -> impl Iterator<Item = &'static str> {
@@ -473,10 +547,10 @@ fn play_story(story: &'static str) {
             let (step, expected) = line.split_once('=').unwrap_or((line, ""));
             let words: Vec<_> = step.split_whitespace().collect();
             if words == ["remember"] {
-                remembered = seen_in(&both.inspect(), Duration::from_secs(20));
+                remembered = seen_in(&both.inspect());
             }
             if remembered.is_some() {
-                both.seen.clone_from(&remembered);
+                both.seen.fill(remembered.clone());
             }
             steps(&words).iter().for_each(|step| both.play(step));
             if line.contains('=') {
@@ -493,14 +567,20 @@ pub(super) fn play(story: impl FnOnce(&mut Both<'_>)) {
 /// The steps in a line, one for each client. A line that only looks has none.
 fn steps(words: &[&'static str]) -> Vec<Step> {
     let late = |step| Step::Late(Box::new(step));
+    let full = |step| Step::InFullMemory(Box::new(step));
     vec![match *words {
         ["late", ref rest @ ..] => return steps(rest).into_iter().map(late).collect(),
+        ["full", ref rest @ ..] => return steps(rest).into_iter().map(full).collect(),
         ["delete"] => Step::Delete,
-        ["forget"] => Step::Forget,
+        ["forget"] => Step::Forget(0),
+        ["forget", back] => Step::Forget(number(back)),
+        ["lag"] => Step::Lag,
+        ["go", "back"] => Step::GoBack,
         ["lose", side_key] => Step::Lose(side_key),
         ["overwrite", client, until] => Step::Overwrite(client.as_bytes()[0] - b'a', number(until)),
         ["set", field, value] => Step::Set(field, value),
         ["pass", time] => Step::Pass(number(time)),
+        ["seen", _] => return Vec::new(),
         ["write"] => Step::Write(None),
         ["write", ttl] => Step::Write(Some(number(ttl))),
         ["revoke"] => Step::Revoke(Revocation::Graceful, 0),
@@ -550,7 +630,8 @@ fn with(options: &[&str], mut ask: Ask) -> Ask {
             "slot" => ask.held = ask.held.map(|(fence, _)| (fence, Slot::new(number(value)))),
             "acquire" => ask.kind = HoldKind::Acquire,
             "overtaken" => ask.overtaken = 1,
-            "reminds" => ask.reminds = true,
+            "reminds" if value.is_empty() => ask.reminds = Some(20_000),
+            "reminds" => ask.reminds = Some(number(value)),
             unknown => panic!("{unknown:?}"),
         }
     }
@@ -574,7 +655,10 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
             slots.sort();
             slots.iter().map(Slot::to_string).collect::<Vec<_>>().join(" ")
         }
-        ["seen"] => clients(both.seen.iter().flat_map(|seen| &seen.ids)),
+        ["seen", client] => {
+            let seen = &both.seen[usize::from(client.as_bytes()[0] - b'a')];
+            clients(seen.iter().flat_map(|seen| &seen.ids))
+        }
         ["woken"] => clients(mem::take(&mut both.woken).iter()),
         ["mailboxes"] => {
             let is_mailbox = |key: &&Vec<u8>| str::from_utf8(key).unwrap().contains("?1mail:");

@@ -15,11 +15,15 @@ pub(crate) struct Redis {
     pub(crate) is_full: bool,
     /// Whether it is a replica, which refuses writes.
     pub(crate) is_replica: bool,
+    /// Whether a replica is asked what the next script decides. Only a master may decide.
+    pub(crate) asks_replica: bool,
     databases: [Keys; 2],
     selected: usize,
     /// The database that has the lock.
     pub(crate) home: usize,
     has_written: bool,
+    /// Whether the present script has written something that replicas receive.
+    pub(crate) has_replicated: bool,
     /// What was pushed to lists since a test last took it, in order.
     pub(crate) pushed: Vec<(Bytes, Bytes)>,
 }
@@ -89,7 +93,7 @@ impl Redis {
 
     /// A script begins, which is in database 0, or a command outside of scripts.
     pub(crate) fn begin(&mut self, database: usize) {
-        (self.selected, self.has_written) = (database, false);
+        (self.selected, self.has_written, self.has_replicated) = (database, false, false);
         let now = self.now;
         for keys in &mut self.databases {
             keys.retain(|_, entry| entry.is_kept(now));
@@ -111,6 +115,8 @@ impl Redis {
         }
         self.has_written |= writes;
         let reply = self.execute(words);
+        // A server does not pass on a removal that finds nothing.
+        self.has_replicated |= needs_memory || writes && !matches!(reply, Ok(Value::Int(0)));
         if let Some(key) = words.get(1)
             && self.keys().get(*key).is_some_and(|entry| entry.data.is_empty())
         {

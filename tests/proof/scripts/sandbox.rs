@@ -23,8 +23,19 @@ pub(crate) struct Sandbox {
     reached: Rc<RefCell<HashSet<(String, usize)>>>,
     /// How many times 10,000 steps the present history has taken, if that is limited.
     pub(super) steps: Rc<Cell<u32>>,
-    /// Replaces this line of each script by another one.
-    pub(crate) mutation: Option<(String, String)>,
+    /// A fault in the scripts.
+    pub(crate) mutation: Option<Mutation>,
+}
+
+/// Replaces a line of a script by another one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mutation {
+    /// A line that the script has; any if it is empty.
+    pub(crate) within: String,
+    /// The line before; any if it is empty.
+    pub(crate) after: String,
+    pub(crate) old: String,
+    pub(crate) new: String,
 }
 
 struct Script {
@@ -62,15 +73,14 @@ impl Sandbox {
         self.scripts.contains_key(hash)
     }
 
-    /// Compiles a script.
+    /// Compiles a script. A fault that Lua refuses is none: it is left out, so nothing finds it.
     pub(crate) fn load(&mut self, hash: &str, source: &str) {
-        let line = |line| match &self.mutation {
-            Some((old, new)) if old == line => new.as_str(),
-            _ => line,
-        };
-        let source = source.lines().map(line).collect::<Vec<_>>().join("\n");
-        let chunk = self.lua.load(&source).set_name(format!("={hash}"));
-        let function = chunk.into_function().unwrap();
+        let compiled =
+            |source: &str| self.lua.load(source).set_name(format!("={hash}")).into_function();
+        let mutated = self.mutation.as_ref().map(|mutation| mutation.of(source));
+        let mutated = mutated.and_then(|source| Some((compiled(&source).ok()?, source)));
+        let (function, source) =
+            mutated.unwrap_or_else(|| (compiled(source).unwrap(), source.to_owned()));
         self.scripts.insert(hash.to_owned(), Script { source, function });
     }
 
@@ -131,6 +141,21 @@ impl Sandbox {
         };
         let triggers = HookTriggers::new().every_nth_instruction(10_000);
         self.lua.set_hook(triggers, limit).unwrap();
+    }
+}
+
+impl Mutation {
+    /// The script with this fault.
+    fn of(&self, source: &str) -> String {
+        let is_any = |wanted: &str, line: &str| wanted.is_empty() || wanted == line;
+        let is_meant = source.lines().any(|line| is_any(&self.within, line));
+        let mut before = "";
+        let mut line = |line| {
+            let is_hit = is_meant && self.old == line && is_any(&self.after, before);
+            before = line;
+            if is_hit { &self.new } else { line }
+        };
+        source.lines().map(&mut line).collect::<Vec<_>>().join("\n")
     }
 }
 

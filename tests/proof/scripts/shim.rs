@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use std::cell::RefCell;
 
-use redis::Arg;
+use redis::{Arg, Value};
 use rlock::report::Diagnostic;
 use rlock::rules::{Failure, UserMessage};
 use rlock::store::Interrupt;
@@ -69,8 +69,26 @@ impl Server for Shim {
         }
         let count: usize = str::from_utf8(words[2]).unwrap().parse().unwrap();
         let (keys, arguments) = words[3..].split_at(count);
+        let begins = |value: &Value, word: &[u8]| match value {
+            Value::Array(words) => words.first() == Some(&Value::BulkString(word.to_vec())),
+            _ => false,
+        };
+        if Self::redis(|redis| std::mem::take(&mut redis.asks_replica)) {
+            let before = Self::redis(|redis| redis.clone());
+            Self::redis(|redis| redis.is_replica = true);
+            let told = Self::with(|sandbox| sandbox.run(hash, keys, arguments));
+            Self::redis(|redis| *redis = before);
+            let decides = |told: &Value| !begins(told, b"again");
+            assert!(!told.as_ref().is_ok_and(decides), "a replica decides: {told:?}");
+        }
         match Self::with(|sandbox| sandbox.run(hash, keys, arguments)) {
-            Ok(value) => Ok(Reply { value, repeated: false, unconfirmed: None }),
+            Ok(value) => {
+                // WAIT covers only what its own connection has written.
+                let counts = begins(&value, b"granted") || begins(&value, b"renewed");
+                let is_written = Self::redis(|redis| redis.has_replicated);
+                assert!(is_written || !counts, "a reply that replicas cannot confirm: {value:?}");
+                Ok(Reply { value, repeated: false, unconfirmed: None })
+            }
             Err(error) => Err(Failure::Unavailable(UserMessage::new(error))),
         }
     }

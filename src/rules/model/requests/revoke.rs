@@ -62,7 +62,7 @@ impl Transaction<'_> {
                     self.add_tombstone(&hold.token, hold.ttl);
                 }
                 self.drop_hold(&hold.token);
-            } else if cooling && meant && !self.foreign() {
+            } else if cooling && meant {
                 // Its holder has already released it, so it can go at once.
                 self.drop_hold(&hold.token);
             } else {

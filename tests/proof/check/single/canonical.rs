@@ -14,21 +14,23 @@ use rlock::rules::{HoldKind, HoldState, ServerTime, View};
 impl World {
     /// Blanks what is only shown, and gives times that no longer matter one value.
     pub(super) fn settle_times(&mut self) {
-        let Self { course, lock, clients, clock, .. } = self;
+        let Self { course, lock, lagging, clients, clock, .. } = self;
         for client in &mut *clients {
             client.connection.late.retain(|requests| !requests.is_empty());
         }
-        lock::make_canonical(lock, *clock, |id| {
-            let client = &clients[whose(id)];
-            client.is_at_work() || !client.connection.late.is_empty()
-        });
-        // The server counts on from the last ticket in its queue, which is in order. Requests with
-        // `--supersede` remember theirs.
-        if !course.scope.clients.iter().any(Terms::supersedes) {
-            for (ticket, waiter) in (1..).zip(lock.queue.iter_mut()) {
-                waiter.ticket = ticket;
+        for lock in lagging.iter_mut().chain([lock]) {
+            lock::make_canonical(lock, *clock, |id| {
+                let client = &clients[whose(id)];
+                client.is_at_work() || !client.connection.late.is_empty()
+            });
+            // The server counts on from the last ticket in its queue, which is in order. Requests
+            // with `--supersede` remember theirs.
+            if !course.scope.clients.iter().any(Terms::supersedes) {
+                for (ticket, waiter) in (1..).zip(lock.queue.iter_mut()) {
+                    waiter.ticket = ticket;
+                }
+                lock.ticket = lock.queue.len() as u64;
             }
-            lock.ticket = lock.queue.len() as u64;
         }
         for client in clients {
             if let Phase::Waiting(waiter, _) = &mut client.phase
@@ -46,6 +48,8 @@ impl World {
                 What::Acquire { attempt, .. } => Some(attempt),
                 _ => None,
             });
+            let lagging = self.lagging.iter_mut().flat_map(|it| lock::attempts(it, index));
+            let sent = sent.chain(lagging);
             client.attempt = lock::renumber_attempts(&mut self.lock, index, sent);
         }
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::connection::{Reply, What};
-use crate::check::property::Property;
+use crate::check::property::{Property, is_in_use};
 use crate::check::scope::{Scope, is_whole, whose};
 use crate::check::time::TICK_MILLIS;
 use rlock::rules::model::Lock;
-use rlock::rules::model::lock::{CLAIM_WINDOW, Hold, QueueEntry};
+use rlock::rules::model::lock::{CLAIM_WINDOW, Hold};
 use rlock::rules::{Answer, Verdict};
 
 /// A waiter that has been silent for this many ticks counts as dead: no client has to wait for it.
@@ -104,7 +104,8 @@ impl Monitor {
     /// What a call asks for, before it is judged.
     pub(super) fn asked(&mut self, call: &Call<'_>) -> Result<(), Property> {
         let Some((client, what, reply)) = call.request else { return Ok(()) };
-        if matches!(what, What::Leave | What::Release) {
+        if matches!(what, What::Leave | What::Release) && !self.is_taken_for_a_waiter(call, client)
+        {
             self.order.retain(|place| place.client != client);
             // A client that gives up a grant has not used it.
             self.clients[client].kept.take_if(|_| *what == What::Leave);
@@ -130,7 +131,6 @@ impl Monitor {
             watched.kept = (!at_least.is_zero()).then_some((until, false));
         }
         let Some((client, what, reply)) = call.request else { return };
-        let is_its_own = |waiter: &QueueEntry| whose(&waiter.token) == client;
         match (what, reply) {
             (_, Reply::Verdict(Verdict::Answer(Answer::Queued { .. }))) => {
                 let silent = if call.is_alive { 0 } else { DEAD };
@@ -151,11 +151,18 @@ impl Monitor {
                     *is_claimed = true;
                 }
             }
-            // A server that has lost its data cannot tell a late copy from a waiter.
-            (What::Release, _) if self.lost_data && call.after.queue.iter().any(is_its_own) => {}
+            (What::Release, _) if self.is_taken_for_a_waiter(call, client) => {}
             (What::Leave | What::Release, _) => self.clients[client].is_over = true,
             _ => {}
         }
+    }
+
+    /// A server that has lost its data cannot tell a late copy from a waiter. Nor does one that went
+    /// back to a time when the client waited know that it has had the lock since.
+    fn is_taken_for_a_waiter(&self, call: &Call<'_>, client: usize) -> bool {
+        let token = &call.scope.clients[client].request.token;
+        let is_release = matches!(call.request, Some((_, What::Release, _)));
+        is_release && self.lost_data && is_in_use(token, call.after, call.now)
     }
 
     /// Of the waiting requests with `--supersede`, only the newest may remain. A request counts
@@ -228,6 +235,18 @@ impl Monitor {
         if !told {
             self.forgot = Some(0);
         }
+    }
+
+    /// The server has these waiters after it went back.
+    pub(super) fn went_back(&mut self, lock: &Lock, scope: &Scope, now: u64) {
+        let places = lock.queue.iter().map(|waiter| {
+            let client = whose(&waiter.token);
+            let heartbeat = scope.ttl(client).as_millis() as u64 / 3;
+            let presumed = 2 * heartbeat + CLAIM_WINDOW;
+            let silent = (now + presumed).saturating_sub(waiter.alive).div_ceil(TICK_MILLIS);
+            Place { client, silent: DEAD.min(silent as u8) }
+        });
+        self.order = places.collect();
     }
 
     pub(super) fn tick(&mut self, now: u64) {

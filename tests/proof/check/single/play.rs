@@ -32,15 +32,18 @@ impl Play for World {
         ('p', "{client} is paused"),
         ('n', "{client} cannot reach the server for a while"),
         ('y', "the name leads to a replica, whose data may lag"),
+        ('t', "a replica begins to lag, and may take over"),
     ];
 
     fn start(scope: &'static Scope) -> Self {
         let count = scope.clients.len();
         Self {
             course: Course::new(scope),
-            lock: Lock::default(),
+            // A replica that lacks all has another generation, or none.
+            lock: if scope.budget.of('t') > 0 { used_before() } else { Lock::default() },
             clock: NOW,
             is_replica: false,
+            lagging: None,
             clients: vec![Client::default(); count],
             monitor: Monitor::new(count),
         }
@@ -88,9 +91,12 @@ impl Play for World {
         let is_used = !self.lock.holds.is_empty() || self.lock.guard.is_some();
         let is_foreign = self.is_foreign();
         let is_ours = is_used && !is_foreign;
+        let lacks_some = self.lagging.as_ref().is_some_and(|lagging| *lagging != self.lock);
         let server_turns = [
             (ToolLeaves, is_foreign),
             (Promote, self.is_replica),
+            (FailOver, lacks_some),
+            (Fault('t'), self.lagging.is_none()),
             (Fault('y'), !self.is_replica),
             (Fault('v'), is_ours),
             (Fault('w'), is_ours),
@@ -155,10 +161,7 @@ impl Play for World {
             Action::Fault('r') => self.restart(),
             Action::Fault('f') => {
                 self.monitor.forgotten(self.are_all_told());
-                // Its clock has moved on since the last grant.
-                (self.lock, self.clock) = (Lock::default(), self.clock + 1);
-                self.clients.iter_mut().for_each(|client| client.mail = false);
-                self.restart();
+                self.restart_with(Lock::default());
             }
             Action::Fault('p') => self.clients[index].paused = true,
             Action::Fault('n') => {
@@ -176,13 +179,15 @@ impl Play for World {
                 sleepers.collect::<Vec<_>>().into_iter().for_each(|it| self.break_off(it));
             }
             Action::Promote => self.is_replica = false,
+            Action::Fault('t') => self.lagging = Some(self.lock.clone()),
+            Action::FailOver => self.take_over(),
             Action::Tick => self.tick(),
             action => panic!("{action:?} does not occur with one server"),
         }
     }
 
     fn is_patient(&self) -> bool {
-        self.course.left.of_all("dblrfpny") > 0
+        self.course.left.of_all("dblrfpnyt") > 0 || self.lagging.is_some()
     }
 
     fn settle(&mut self) -> Option<Property> {
@@ -225,7 +230,9 @@ impl World {
             self.course.breaks(property);
         }
         let did_overlap = do_rivals_run(self);
-        rebase(&mut self.lock, TICK_MILLIS);
+        for lock in self.lagging.iter_mut().chain([&mut self.lock]) {
+            rebase(lock, TICK_MILLIS);
+        }
         self.monitor.tick(self.clock);
         let clients = &self.course.scope.clients;
         for (client, terms) in self.clients.iter_mut().zip(clients) {
@@ -242,6 +249,33 @@ impl World {
         }
     }
 
+    /// The replica that lags is the server from now on.
+    fn take_over(&mut self) {
+        let Some(lagging) = self.lagging.take() else { return };
+        // A lease that it has, but without the last renewal, ends too soon: no waiter can tell. One
+        // that it has as well may be admitted by the call of another before it tells what it saw.
+        let is_whole = |client: usize| {
+            let token = self.course.scope.clients[client].request.token.as_str();
+            let deadline = |lock: &Lock| {
+                lock.holds.iter().find(|hold| hold.token == token).map(|hold| hold.deadline)
+            };
+            deadline(&lagging).is_none_or(|until| Some(until) == deadline(&self.lock))
+        };
+        let mut clients = self.clients.iter().enumerate();
+        let are_whole = clients.all(|(index, client)| !client.holds() || is_whole(index));
+        let told = are_whole && lagging.queue.is_empty() && self.are_all_told();
+        self.monitor.forgotten(told);
+        self.monitor.went_back(&lagging, self.course.scope, self.clock);
+        self.restart_with(lagging);
+    }
+
+    fn restart_with(&mut self, lock: Lock) {
+        // Its clock has moved on since the last grant.
+        (self.lock, self.clock) = (lock, self.clock + 1);
+        self.clients.iter_mut().for_each(|client| client.mail = false);
+        self.restart();
+    }
+
     /// Whether all other clients know of every holder.
     fn are_all_told(&self) -> bool {
         let holders = self.clients.iter().enumerate().filter(|(_, client)| client.holds());
@@ -250,4 +284,9 @@ impl World {
             .iter()
             .all(|client| client.holds() || client.has_ended() || client.knows(&holders))
     }
+}
+
+/// A lock that clients had, long before those of the scope.
+fn used_before() -> Lock {
+    Lock { fence: 1, generation: "before".into(), ..Lock::default() }
 }

@@ -156,7 +156,8 @@ impl World {
         let ttl = self.course.scope.ttl(client);
         let kill_after = LossPolicy::DEFAULT.kill_after.min(ttl / 3);
         let used = |letter| self.course.used(letter);
-        let late = used('d') + used('b') + used('r') + used('f').saturating_sub(1);
+        let losses = used('f') + used('t');
+        let late = used('d') + used('b') + used('r') + losses.saturating_sub(1);
         ttl / 3 + kill_after + millis(late + self.course.scope.lag())
     }
 

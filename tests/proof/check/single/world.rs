@@ -14,6 +14,8 @@ pub(super) struct World {
     pub(super) clock: u64,
     /// Whether the name of the server leads to a replica of it.
     pub(super) is_replica: bool,
+    /// What a replica has that lags and may take over.
+    pub(super) lagging: Option<Lock>,
     pub(super) clients: Vec<Client>,
     pub(super) monitor: Monitor,
 }
