@@ -85,6 +85,7 @@ local function supersede(arrival)
   end
   lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. ABOUT
   redis.call('HSET', STATE, 'newest', lock.newest)
+  redis.call('PEXPIREAT', STATE, state_expiry())
 end
 
 -- The reply to a caller that already holds the lock, or was granted it while it waited.
