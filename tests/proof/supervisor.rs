@@ -23,8 +23,9 @@ enum Step {
     Pause(Duration),
     /// SIGSTOP stops the supervisor, and SIGCONT continues it after this time.
     Stopped(Duration),
-    /// The answer arrives to a renewal that was sent this long ago.
-    Renewed(Duration),
+    /// The supervisor learns of the answer to a renewal that was sent this long ago, and of which the
+    /// answer was read this long ago.
+    Renewed(Duration, Duration),
     /// If this stops the supervisor, SIGCONT continues that after this time.
     Happens(Event, Duration),
     /// The command ends and leaves descendants behind, or none.
@@ -50,7 +51,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => millis(1..15_000).prop_map(Step::Wait),
         1 => millis(1..60_000).prop_map(Step::Pause),
-        6 => millis(0..2_000).prop_map(Step::Renewed),
+        6 => (millis(0..2_000), millis(0..2_000))
+            .prop_map(|(one, other)| Step::Renewed(one.max(other), one.min(other))),
         1 => millis(1..60_000).prop_map(Step::Stopped),
         7 => (event, millis(0..40_000)).prop_map(|(event, away)| Step::Happens(event, away)),
         1 => any::<bool>().prop_map(Step::Ends),
@@ -112,15 +114,16 @@ impl World {
                 self.is_stopped_for(away);
                 self.happens(Event::Tick, never);
             }
-            Step::Renewed(ago) => {
-                let sent = self.now - ago;
+            Step::Renewed(ago, read_ago) => {
+                let (sent, read_at) = (self.now - ago, self.now - read_ago);
                 if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
                     let renewed = Lease::new(sent, TTL);
-                    // A renewal is too late for a command that has been asked to end.
-                    if !self.asked_to_end {
+                    // A renewal is too late for a command that has been asked to end, and an answer
+                    // that was read after the lease ended, for any.
+                    if !self.asked_to_end && read_at < self.lease.deadline() {
                         self.lease = renewed;
                     }
-                    self.happens(Event::Renewed(renewed, self.now), never);
+                    self.happens(Event::Renewed(renewed, read_at), never);
                 }
             }
             Step::Happens(event, away) => {
