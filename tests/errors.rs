@@ -48,9 +48,18 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("frob", "unknown subcommand 'frob'; use exec, acquire, renew, release or inspect"),
     ("acquier L", "unknown subcommand 'acquier'; use acquire"),
     ("relase L", "unknown subcommand 'relase'; use release"),
-    ("revoke L", "unknown subcommand 'revoke'; use release --force"),
-    ("kill -9 L", "unknown subcommand 'kill'; use release --force"),
-    ("free L", "unknown subcommand 'free'; use release --force"),
+    ("unlock L", "unknown subcommand 'unlock'; use release"),
+    ("free L", "unknown subcommand 'free'; use release"),
+    (
+        "revoke L",
+        "unknown subcommand 'revoke'; run rlock inspect NAME first, because release --force stops the \
+         command of its holder",
+    ),
+    (
+        "kill -9 L",
+        "unknown subcommand 'kill'; run rlock inspect NAME first, because release --force stops the \
+         command of its holder",
+    ),
     ("ps -q", "unknown subcommand 'ps'; use inspect"),
     ("doctor", "unknown subcommand 'doctor'; use inspect --servers"),
     ("with L true", "unknown subcommand 'with'; use exec"),
@@ -92,7 +101,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     ("exec --on-lost die L true", "--on-lost: unknown value: 'die'; use kill or continue"),
     ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
-    ("release --now L", "missing --force; add it"),
+    (
+        "release --now L",
+        "missing --force; run rlock inspect NAME first, because release --force stops the command of \
+         its holder",
+    ),
     ("inspect --min-replicas 1", "missing --servers; add it"),
     ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
     (
@@ -233,7 +246,7 @@ const BAD_WORDS: &str = r#"
     acquire --while-pid= L => --while-pid: empty process ID; set it with me=$(exec sh -c 'echo $PPID')
     release L abc => TOKEN: not a token; use the token that acquire printed
     release --force --id abc L => --id: not an id; use the 8 characters that inspect shows
-    release --reason x L => missing --force; add it
+    release --reason x L => missing --force; run rlock inspect NAME first, because release --force stops the command of its holder
     renew --ttl 0 L => --ttl: below the limit of 100ms: '0'; use a longer duration
     inspect a**b => NAME: not a pattern; use *, ? and [a-c] only
     inspect --sort => missing value after --sort; use age, name, waiting or lease

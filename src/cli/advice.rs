@@ -13,12 +13,14 @@ use crate::text::shown;
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
 
+/// The remedy for words that would act on the holds of others. Nobody is told to type these.
+const ASKS_FIRST: &str =
+    "run rlock inspect NAME first, because release --force stops the command of its holder";
+
 /// What users of flock, `consul lock`, `etcdctl lock` and lock libraries type, and the remedy.
-const HABITS: [(&str, &str); 19] = [
-    (
-        "revoke unlock break kill steal evict delete del rm remove free clear reset cancel",
-        "use release --force",
-    ),
+const HABITS: [(&str, &str); 20] = [
+    ("unlock free remove rm delete del clear reset cancel", "use release"),
+    ("revoke kill break steal evict", ASKS_FIRST),
     ("list ls ps status show who info stat describe history queue locks check", "use inspect"),
     ("watch top monitor", "use inspect --watch"),
     ("doctor ping test servers", "use inspect --servers"),
@@ -149,6 +151,7 @@ impl Rejected<'_> {
     fn missing(&self) -> UserMessage {
         let missing: Vec<&str> = self.all(ContextKind::InvalidArg).into_iter().map(name).collect();
         let remedy = match self.subcommand.map_or("", Command::get_name) {
+            "release" if missing.contains(&"--force") => ASKS_FIRST.to_owned(),
             _ if missing.iter().any(|name| name.starts_with("--")) => "add it".to_owned(),
             "exec" => "use rlock exec NAME COMMAND".into(),
             name => format!("use rlock {name} NAME"),
