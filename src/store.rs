@@ -22,6 +22,7 @@ use crate::rules::{
     Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
 pub use crate::system::poll::Interrupt;
+pub(crate) use wire::has_answered;
 
 /// How many I/O timeouts a request takes at most that needs several calls. Each call cleans up 100
 /// expired holds or waiters, or revokes 50 holds.

@@ -9,8 +9,8 @@ use crate::support::limit::Process;
 use crate::support::proxy::Proxy;
 use crate::support::trace::Paused;
 use crate::support::{
-    self, Client, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, rlock,
-    run, until,
+    self, Client, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, quorum,
+    rlock, run, until,
 };
 
 #[test]
@@ -475,6 +475,25 @@ fn a_command_never_runs_unlocked_if_a_server_answers() {
     first.finish();
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     unlocked().exits(69);
+}
+
+#[test]
+fn a_command_never_runs_unlocked_if_a_server_answers_only_at_first() {
+    // It accepts the password, or tells its version, but no script runs while writes are paused.
+    let server = Server::start();
+    server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    let paused = |server: &Server, password: &[&str]| {
+        server.cli(&[password, &["CLIENT", "PAUSE", "60000", "WRITE"]].concat());
+    };
+    paused(&server, &["-a", "secret", "--no-auth-warning"]);
+    let exec = "exec -n --io-timeout 300ms --on-unreachable run L echo RUNS";
+    let mut exec_there = server.rlock(exec.split(' '));
+    run(exec_there.env("RLOCK_PASSWORD", "secret")).prints("").exits(69);
+    let three = quorum::servers(3);
+    three[..2].iter().for_each(|server| server.signal("STOP"));
+    paused(&three[2], &[]);
+    quorum::at(&three).run(exec).prints("").exits(69);
+    three[..2].iter().for_each(|server| server.signal("CONT"));
 }
 
 #[test]

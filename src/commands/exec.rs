@@ -13,6 +13,7 @@ use crate::report::Report;
 use crate::rules::{
     BoundedDuration, Group, LockOutcome, LossPolicy, OnLost, OnUnreachable, Outcome, Release, Token,
 };
+use crate::store::has_answered;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::random;
@@ -37,7 +38,7 @@ pub(super) fn run(
     let group = OwnGroup::for_command(policies.group);
     let token = Token::new(random::bytes());
     let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
-        Err(error) if error.is_unreachable() && policies.on_unreachable == OnUnreachable::Run => {
+        Err(error) if policies.on_unreachable == OnUnreachable::Run && may_run_without(&error) => {
             // The command would inherit the leader of the group as a child.
             drop(group);
             return Err(run_unlocked(&command, &error, options.die_with_parent, inherited, report));
@@ -77,6 +78,11 @@ fn unlocked(mut words: Vec<OsString>) -> Command {
     // There is at least one word.
     let program = words.remove(0);
     Command { program, arguments: words, group: None, variables: vec![(SLOT, None)] }
+}
+
+/// Whether no server has answered at all, so that the command may run without a lock.
+fn may_run_without(error: &Error) -> bool {
+    error.is_unreachable() && !has_answered()
 }
 
 /// Becomes the command, because no server answered. Returns only if that is impossible.

@@ -19,6 +19,7 @@ pub use redis::{Cmd, ServerError, Value, cmd};
 pub(super) use address::mistakes;
 pub use address::{Address, Credentials};
 pub(super) use connection::Connection;
+pub(crate) use connection::has_answered;
 pub(super) use dial::certificate_expiry;
 pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
