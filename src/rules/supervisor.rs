@@ -106,24 +106,44 @@ impl Machine {
         Self { lease, kill_after, on_lost, on_released, unanswered, is_late, phase }
     }
 
-    /// Handles one event. The time comes first, because the lease may have expired while rlock
-    /// itself was suspended.
+    /// Handles one event.
     pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        match event {
+            Event::Renewed(..) => self.on_all([event], Event::Tick, now),
+            event => self.on_all([], event, now),
+        }
+    }
+
+    /// Handles what the renewing thread has learned, and then an event. The time comes in between: an
+    /// answer that was read in time counts, even if this runs late. But then the lease may have
+    /// expired while rlock itself was suspended.
+    pub fn on_all(
+        &mut self,
+        learned: impl IntoIterator<Item = Event>,
+        event: Event,
+        now: Instant,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
-        match &event {
-            // Before the time is checked: an answer that came in time counts, even if this runs late.
-            Event::Renewed(lease, read_at) if *read_at < self.lease.deadline() => {
+        for event in learned {
+            self.handle(event, now, &mut actions);
+        }
+        if event == Event::Resumed {
+            self.unanswered = Some("rlock was stopped".into());
+        }
+        self.check_time(now, &mut actions);
+        self.handle(event, now, &mut actions);
+        actions
+    }
+
+    fn handle(&mut self, event: Event, now: Instant, actions: &mut Vec<Action>) {
+        match event {
+            Event::Renewed(lease, read_at) if read_at < self.lease.deadline() => {
                 if std::mem::take(&mut self.is_late) && self.is_running() {
                     actions.push(Action::ReportRecovery(self.lease.age(now)));
                 }
-                self.lease = *lease;
+                self.lease = lease;
                 self.unanswered = None;
             }
-            Event::Resumed => self.unanswered = Some("rlock was stopped".into()),
-            _ => {}
-        }
-        self.check_time(now, &mut actions);
-        match event {
             Event::Tick | Event::Renewed(..) => {}
             Event::Unanswered(reason) => {
                 self.unanswered = Some(reason.clone());
@@ -154,7 +174,7 @@ impl Machine {
             Event::NotHeld(why) => {
                 // After a revocation the server excludes others until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
-                self.lose(Cause::NotHeld(why), now, kill_at, &mut actions);
+                self.lose(Cause::NotHeld(why), now, kill_at, actions);
             }
             Event::Ended => match &mut self.phase {
                 // What the command started has lost the lock too, and gets the same time to end.
@@ -164,7 +184,6 @@ impl Machine {
             Event::DescendantsGone if self.awaits_descendants() => self.phase = Phase::Over,
             Event::DescendantsGone => {}
         }
-        actions
     }
 
     fn check_time(&mut self, now: Instant, actions: &mut Vec<Action>) {

@@ -58,11 +58,18 @@ impl Descendants {
     /// Asks the command and all its descendants to end, even if they are stopped. Looks for them
     /// until a moment.
     pub(super) fn terminate(&self, command: &mut Child<'_>, until: Instant) {
-        // First, because they are no longer below a parent that has ended.
-        let found = self.find(command, until);
         // A stopped process ends only once it is continued.
-        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
-            command.signal(signal);
+        let signals = [Signal::SIGTERM, Signal::SIGCONT];
+        // The search may take long. Unless rlock adopts orphans, it comes first, because they are no
+        // longer below a parent that has ended.
+        if self.adopts {
+            signals.iter().for_each(|&signal| command.signal(signal));
+        }
+        let found = self.find(command, until);
+        if !self.adopts {
+            signals.iter().for_each(|&signal| command.signal(signal));
+        }
+        for signal in signals {
             for process in found.iter().flatten().filter(|process| !command.includes(process)) {
                 // Its process ID cannot have passed to another process meanwhile. Adopted children
                 // keep their IDs until rlock reaps them. The ID of any other process is reused only
@@ -76,29 +83,27 @@ impl Descendants {
     /// say if some have not ended after a while.
     pub(super) fn kill_all(&mut self, command: &mut Child<'_>) -> Option<String> {
         command.signal(Signal::SIGKILL);
-        let (mut give_up, mut killed) = (None, HashSet::new());
+        let (give_up, mut killed) = (Instant::now() + KILL_TIME, HashSet::new());
         loop {
-            let until = Instant::now() + SEARCH_TIME;
-            let found = self.find(command, until);
+            let found = self.find(command, give_up);
             // The children of rlock last: this finds even a process that starts another and exits at
             // once, which would escape while rlock looks for all descendants. None of them has been
             // reaped, so each still has its process ID. The last is the newest, and the most likely
             // to be alive.
-            let mut children = children(until).unwrap_or_default();
+            let mut children = children(give_up).unwrap_or_default();
             children.retain(|child| self.is_of(command, *child));
             let mut is_new = false;
             let found_ids = found.iter().flatten().map(|process| process.pid);
             for pid in found_ids.chain(children.into_iter().rev()) {
                 is_new |= kill(pid, Signal::SIGKILL).is_ok() && killed.insert(pid);
             }
-            let give_up = *give_up.get_or_insert_with(|| Instant::now() + KILL_TIME);
             while Instant::now() < give_up {
                 command.has_ended();
                 if self.reap(command) != Left::More {
                     break;
                 }
             }
-            if command.has_ended() && self.left(command, until) == Left::Nothing {
+            if command.has_ended() && self.left(command, give_up) == Left::Nothing {
                 return None;
             }
             if Instant::now() >= give_up {
@@ -126,7 +131,8 @@ impl Descendants {
     /// Whether the list of rlock's children has no living descendant of the command.
     fn lists_none(&mut self, command: &Child<'_>, until: Instant) -> bool {
         let Some(mut first) = children(until) else { return true };
-        first.retain(|child| command.is_leader(*child) || !self.reap_one(*child));
+        let is_late = || Instant::now() >= until;
+        first.retain(|child| command.is_leader(*child) || is_late() || !self.reap_one(*child));
         let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
         // A process that has ended may have left another behind. The second list has it.
         !first.iter().any(|child| self.is_of(command, *child) && lives(child))
@@ -170,8 +176,9 @@ impl Descendants {
     fn find(&self, command: &Child<'_>, until: Instant) -> Option<Vec<Process>> {
         let kinship = Kinship::look(until)?;
         let mut roots = kinship.children_of(getpid())?;
-        roots.retain(|child| self.is_of(command, *child));
-        let mut live = Vec::from_iter(roots.iter().filter_map(|root| Process::read(*root)));
+        roots.retain(|child| Instant::now() < until && self.is_of(command, *child));
+        let read = roots.iter().take_while(|_| Instant::now() < until);
+        let mut live = Vec::from_iter(read.filter_map(|root| Process::read(*root)));
         live.retain(|process| !process.is_dead);
         live.extend(kinship.below(&roots, until));
         Some(live)

@@ -104,9 +104,8 @@ impl Upkeep {
     /// renewal that was in time counts, however late this runs.
     pub(super) fn on(&mut self, event: Event) -> Vec<Action> {
         let now = Instant::now();
-        let learned = Vec::from_iter(from_fn(|| self.events.next_at_once()));
-        let events = learned.into_iter().chain([event]);
-        let actions = Vec::from_iter(events.flat_map(|event| self.machine.on(event, now)));
+        let learned = from_fn(|| self.events.next_at_once());
+        let actions = self.machine.on_all(learned, event, now);
         // Before they are carried out, because a stop may come in between.
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));

@@ -23,9 +23,9 @@ enum Step {
     Pause(Duration),
     /// SIGSTOP stops the supervisor, and SIGCONT continues it after this time.
     Stopped(Duration),
-    /// The supervisor learns of the answer to a renewal that was sent this long ago, and of which the
-    /// answer was read this long ago.
-    Renewed(Duration, Duration),
+    /// The supervisor learns of several renewals at once: how long ago each was sent, and its answer
+    /// read.
+    Renewed(Vec<(Duration, Duration)>),
     /// If this stops the supervisor, SIGCONT continues that after this time.
     Happens(Event, Duration),
     /// The command ends and leaves descendants behind, or none.
@@ -51,8 +51,10 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => millis(1..15_000).prop_map(Step::Wait),
         1 => millis(1..60_000).prop_map(Step::Pause),
-        6 => (millis(0..2_000), millis(0..2_000))
-            .prop_map(|(one, other)| Step::Renewed(one.max(other), one.min(other))),
+        6 => vec(millis(0..40_000), 2..8).prop_map(|mut times| {
+            times.sort_unstable_by(|one, other| other.cmp(one));
+            Step::Renewed(times.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+        }),
         1 => millis(1..60_000).prop_map(Step::Stopped),
         7 => (event, millis(0..40_000)).prop_map(|(event, away)| Step::Happens(event, away)),
         1 => any::<bool>().prop_map(Step::Ends),
@@ -114,17 +116,22 @@ impl World {
                 self.is_stopped_for(away);
                 self.happens(Event::Tick, never);
             }
-            Step::Renewed(ago, read_ago) => {
-                let (sent, read_at) = (self.now - ago, self.now - read_ago);
-                if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
+            Step::Renewed(answers) => {
+                let mut learned = Vec::new();
+                for (ago, read_ago) in answers {
+                    let (sent, read_at) = (self.now - ago, self.now - read_ago);
+                    if sent.since(self.lease.deadline() - TTL.get()) == Duration::ZERO {
+                        continue;
+                    }
                     let renewed = Lease::new(sent, TTL);
                     // A renewal is too late for a command that has been asked to end, and an answer
                     // that was read after the lease ended, for any.
                     if !self.asked_to_end && read_at < self.lease.deadline() {
                         self.lease = renewed;
                     }
-                    self.happens(Event::Renewed(renewed, read_at), never);
+                    learned.push(Event::Renewed(renewed, read_at));
                 }
+                self.learns(learned, Event::Tick, never);
             }
             Step::Happens(event, away) => {
                 if let Event::NotHeld(_) = event {
@@ -168,8 +175,14 @@ impl World {
     }
 
     fn happens(&mut self, event: Event, away: Duration) {
+        self.learns(Vec::new(), event, away);
+    }
+
+    fn learns(&mut self, learned: Vec<Event>, event: Event, away: Duration) {
+        let is_kept = self.reported == 0 && self.now < self.lease.deadline() - self.kill_after;
+        let is_tick = event == Event::Tick;
         let mut resumed = false;
-        for action in self.machine.on(event, self.now) {
+        for action in self.machine.on_all(learned, event, self.now) {
             assert!(!resumed, "what was decided before a stop is done after it");
             match action {
                 Action::Forward(_) => {}
@@ -179,7 +192,10 @@ impl World {
                     resumed = true;
                 }
                 Action::Continue => assert!(self.is_safe(), "continued without a lease"),
-                Action::ReportLoss(_) => self.reported += 1,
+                Action::ReportLoss(_) => {
+                    assert!(!(is_kept && is_tick), "a lease that was renewed in time is lost");
+                    self.reported += 1;
+                }
                 Action::ReportDelay(_) | Action::ReportRecovery(_) => {
                     assert!(self.reported == 0, "a loss is more than a delay");
                 }
