@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 use rlock::rules::{
-    Ending, HistoryEntry, Mode, Operator, Outcome, Reason, Renewal, Revocation, State, Token,
+    Ending, HistoryEntry, Mode, Operator, Outcome, Reason, Release, Renewal, Revocation, State,
+    Token,
 };
 use rlock::store::Store;
 
@@ -15,9 +16,10 @@ use crate::scripts::shim::Shim;
 
 /// Plays all of them.
 pub(super) fn all() {
-    a_hold_without_details_is_forgotten();
+    a_hold_without_details_or_with_nothing_else_is_forgotten();
     marks_make_room_for_a_new_one();
     a_page_has_each_waiter_once();
+    what_another_tool_puts_in_place_of_a_key_does_not_hide_the_reply();
     entries_that_another_tool_adds_to_the_history_make_room_for_others();
     a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well();
     an_id_of_two_clients_names_neither();
@@ -31,16 +33,21 @@ fn reply<T: FromRedisValue>(words: &[&str]) -> T {
 }
 
 #[test]
-fn a_hold_without_details_is_forgotten() {
-    play(|both| {
-        both.play(&Step::Ask(a_client(0)));
-        let token = both.tokens.present(0);
-        both.send(&["HDEL", &both.key.side("state"), &format!("details:{}", token.as_str())]);
-        let reply = both.server.renew(&both.key, &token, None, None).unwrap();
-        let now = Some(Duration::ZERO);
-        let forgotten = Reason::new(Some(Ending::Forgotten), now, Operator::default());
-        assert_eq!(reply, Renewal::NotHeld(forgotten));
-    });
+fn a_hold_without_details_or_with_nothing_else_is_forgotten() {
+    for since in [Some(Duration::ZERO), None] {
+        play(|both| {
+            both.play(&Step::Ask(a_client(0)));
+            let token = both.tokens.present(0);
+            let details = format!("details:{}", token.as_str());
+            match since {
+                Some(_) => both.send(&["HDEL", &both.key.side("state"), &details]),
+                None => both.send(&["DEL", &both.key.side("holds")]),
+            }
+            let reply = both.server.renew(&both.key, &token, None, None).unwrap();
+            let forgotten = Reason::new(Some(Ending::Forgotten), since, Operator::default());
+            assert_eq!(reply, Renewal::NotHeld(forgotten));
+        });
+    }
 }
 
 #[test]
@@ -78,6 +85,23 @@ fn a_page_has_each_waiter_once() {
             both.send(&["HSET", &state, &format!("details:{token}"), &details]);
         }
         assert_eq!(both.server.inspect(&both.key).unwrap().waiters.len(), 151);
+    });
+}
+
+#[test]
+fn what_another_tool_puts_in_place_of_a_key_does_not_hide_the_reply() {
+    play(|both| {
+        let token = both.tokens.present(1);
+        [1, 0].iter().for_each(|client| both.play(&Step::Ask(a_client(*client))));
+        // The mailbox is that of the waiter.
+        let occupied = ["history", "tombstones", "mail"];
+        occupied.iter().for_each(|name| both.play(&Step::Occupy(name)));
+        let reply = both.server.release(&both.key, &token, Outcome::Exit(0));
+        assert_eq!(reply.unwrap(), Release::Released);
+        both.send(&["DEL", &both.key.side("tombstones")]);
+        let reply = both.server.renew(&both.key, &token, None, None);
+        let expired = Reason::new(Some(Ending::Expired), None, Operator::default());
+        assert_eq!(reply.unwrap(), Renewal::NotHeld(expired));
     });
 }
 
@@ -137,18 +161,17 @@ fn an_id_of_two_clients_names_neither() {
 #[test]
 fn a_search_for_an_id_that_the_server_answers_in_parts_finds_one_hold_once() {
     play(|both| {
-        (0..2).for_each(|client| {
+        (0..3).for_each(|client| {
             both.play(&Step::Ask(Ask { mode: Mode::Shared, ..a_client(client) }))
         });
-        // They sort before the details of the holds: one ends one part and begins the next.
+        // Many sort before the details of the holds: the second hold is in two parts.
         let state = both.key.side("state");
         for (prefix, numbers) in [("details:-", 0..499), ("details:z", 499..550)] {
             for number in numbers {
                 both.send(&["HSET", &state, &format!("{prefix}{number:03}"), ""]);
             }
         }
-        both.play(&Step::Remove(0, Revocation::Graceful));
-        both.play(&Step::Remove(1, Revocation::Graceful));
+        (0..3).for_each(|client| both.play(&Step::Remove(client, Revocation::Graceful)));
         assert_eq!(both.model.inspect(both.now).state, State::Revoked);
     });
 }

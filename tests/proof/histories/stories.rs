@@ -246,6 +246,12 @@ waiters of one mode do not keep each other out
     d asks shared proposes = Proposed
     e asks proposes = KeptOut
 
+holds that the key of another tool has voided do not keep a waiter out
+    a waits slots:2 ticket:0 fence:0
+    b waits slots:2 ticket:1
+    write
+    c asks slots:2 proposes = Proposed
+
 a waiter is alive until the last millisecond
     a waits ticket:0
     b waits ticket:1
@@ -265,6 +271,30 @@ a call that leaves one expired hold decides nothing
     pass 2000
     f waits shared = Again
     f waits shared = Granted
+
+an exclusive hold can be released beside an expired one that a call leaves
+    a waits owner:0
+    bcde waits owner:0 reentrant shared ttl:1000
+    pass 2000
+    a releases = Free
+
+a release that leaves an expired hold wakes the first waiter, which drops it
+    abcd waits shared ttl:1000
+    e waits shared
+    f waits
+    pass 2000
+    woken =
+    e releases
+    woken = f
+    f waits = Granted
+
+a release can leave an expired hold though nobody waits any more
+    abcd waits shared ttl:1000
+    e waits shared
+    f waits
+    f leaves
+    pass 2000
+    e releases = Free
 
 the holder of an expired hold that a call leaves learns the same as the others
     abcd waits shared ttl:1000
@@ -316,6 +346,12 @@ of two requests with the same ticket the larger token is the newer one
     b waits supersedes
     c waits supersedes = Queued 1
     b waits supersedes = Superseded
+
+the mark of the newest request lasts longer than what was there before
+    a waits ttl:1000
+    bcdef waits heartbeat:100
+    pass 2201
+    g waits supersedes = Again  # One call does not drop all waiters that are dead.
 
 a lock that was closed gets a new generation
     a waits
@@ -490,11 +526,36 @@ a waiter that leaves takes its message with it
     b leaves
     mailboxes = 0
 
+a waiter of several servers that asks again needs no message
+    a waits ticket:0 fence:0 = Granted
+    b waits ticket:1 = Proposed
+    a releases
+    mailboxes = 1
+    b waits ticket:1 = Proposed
+    mailboxes = 0
+
 a holder keeps its lock while memory is full
     a waits
     full a renews 60000
     left = 60s
     full a waits overtaken = Granted
+
+a waiter gets no fencing token that is far ahead of the clock
+    a waits
+    b waits
+    set fence 5e15
+    a releases
+    pass 2001
+    set fence 5
+    c waits = Queued 1
+
+a hold whose lock was deleted stays revoked, whatever was written as the fencing token
+    a waits
+    set fence 1e300
+    delete
+    b asks = AheadOfClock
+    set fence 5
+    a waits overtaken = Again
 
 a ticket of several servers does not concern a request to one
     set ticket 5e15
