@@ -75,3 +75,13 @@ fn a_flood_of_signals_keeps_rlock_from_nothing() {
     }
     first.end().exits(7);
 }
+
+#[test]
+fn a_renewal_that_was_answered_in_time_counts_however_late_rlock_learns_of_it() {
+    let server = Server::start();
+    // Only the main thread is late, once, and by more than a lease.
+    let late =
+        "strace -qq -o /dev/null -e trace=waitid -e inject=waitid:delay_enter=4500000:when=3";
+    let exec = format!("{late} $rlock exec --ttl 3s L sh -c 'sleep 6; exit 7'");
+    Running::start(&mut server.program("sh -c", &exec)).end().exits(7);
+}
