@@ -106,8 +106,10 @@ impl Descendants {
             if command.has_ended() && self.left(command, give_up) == Left::Nothing {
                 return None;
             }
-            if Instant::now() >= give_up {
-                return found.map_or(Some(NONE_FOUND.to_owned()), |left| not_killed(&left));
+            let now = Instant::now();
+            if now >= give_up {
+                let left = self.find(command, now + KILL_TIME);
+                return left.map_or(Some(NONE_FOUND.to_owned()), |left| not_killed(&left));
             }
             if !is_new {
                 pause();
