@@ -52,13 +52,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("free L", "unknown subcommand 'free'; use release"),
     (
         "revoke L",
-        "unknown subcommand 'revoke'; run rlock inspect NAME first, because release --force stops the \
-         command of its holder",
+        "unknown subcommand 'revoke'; before release --force stops the command of its holder, run rlock inspect NAME",
     ),
     (
         "kill -9 L",
-        "unknown subcommand 'kill'; run rlock inspect NAME first, because release --force stops the \
-         command of its holder",
+        "unknown subcommand 'kill'; before release --force stops the command of its holder, run rlock inspect NAME",
     ),
     ("ps -q", "unknown subcommand 'ps'; use inspect"),
     ("doctor", "unknown subcommand 'doctor'; use inspect --servers"),
@@ -103,8 +101,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
     (
         "release --now L",
-        "missing --force; run rlock inspect NAME first, because release --force stops the command of \
-         its holder",
+        "missing --force; before release --force stops the command of its holder, run rlock inspect NAME",
     ),
     ("inspect --min-replicas 1", "missing --servers; add it"),
     ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
@@ -246,7 +243,7 @@ const BAD_WORDS: &str = r#"
     acquire --while-pid= L => --while-pid: empty process ID; set it with me=$(exec sh -c 'echo $PPID')
     release L abc => TOKEN: not a token; use the token that acquire printed
     release --force --id abc L => --id: not an id; use the 8 characters that inspect shows
-    release --reason x L => missing --force; run rlock inspect NAME first, because release --force stops the command of its holder
+    release --reason x L => missing --force; before release --force stops the command of its holder, run rlock inspect NAME
     renew --ttl 0 L => --ttl: below the limit of 100ms: '0'; use a longer duration
     inspect a**b => NAME: not a pattern; use *, ? and [a-c] only
     inspect --sort => missing value after --sort; use age, name, waiting or lease

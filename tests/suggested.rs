@@ -185,9 +185,11 @@ fn what_is_said_about_a_command_line_touches_no_lock() {
     let (before, keys) = (server.stored("L"), server.cli(&["DBSIZE"]));
     let mut typed = 0;
     for (_, answer) in MISTAKES {
-        // The others have a placeholder.
+        // The others have another placeholder.
         if let Some((_, command)) = answer.split_once("run rlock ") {
-            types(&server, &format!("rlock {command}")).exits(0).shows("Usage: ");
+            let command = format!("rlock {}", command.replace("NAME", "L"));
+            let shown = if command.ends_with("--help") { "Usage: " } else { "L: " };
+            types(&server, &command).exits(0).shows(shown);
             typed += 1;
         }
     }
