@@ -142,7 +142,7 @@ impl Report {
         self.carry_out(move || write_line(&io::stderr(), erase, &Line::new(&line)));
     }
 
-    /// While a command runs, this writes on a thread of its own. As long as that blocks, further
+    /// While a command runs, this writes on another thread. As long as that thread blocks, further
     /// messages are dropped.
     fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
         let (Patience::Short(due), Ok(mut unwritten)) = (self.patience, self.unwritten.lock())

@@ -10,7 +10,7 @@ fn slowed(calls: &str) -> String {
     format!("strace -qq -o /dev/null -e trace={calls} -e inject={calls}:delay_enter=1000")
 }
 
-/// An exec of L that may be slowed, in a PID namespace of its own: all that the command leaves
+/// An exec of L that may be slowed, in its own PID namespace: all that the command leaves
 /// behind ends with rlock.
 fn contained(server: &Server, slowed: &str, command: &str) -> Command {
     let exec = format!("{slowed} $rlock exec --ttl 6s L {command}");

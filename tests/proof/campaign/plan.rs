@@ -32,7 +32,7 @@ pub enum Clocks {
 pub enum Storm {
     /// Daemons that each start the next one and end.
     Orphans,
-    /// As `Orphans`, each in a session of its own.
+    /// As `Orphans`, each in its own session.
     Sessions,
     /// Thousands of orphans that only wait.
     Idle,

@@ -316,7 +316,7 @@ fn without(line: &str, whole: bool) -> impl Iterator<Item = (String, String)> {
 const LEFT: [&str; 5] = [" = ", "return ", "if ", "while ", ", "];
 const RIGHT: [&str; 4] = [" then", " do", " end", ","];
 
-/// What is no part, or a default, which `FAULTS` replace.
+/// What is not a term, or is a default, which `FAULTS` replace.
 const TRIVIAL: [&str; 6] = ["and", "or", "or 0", "or nil", "or ''", "or {}"];
 
 /// Words that no statement begins with that could be left out.
