@@ -50,6 +50,8 @@ type ErrnoRow = (&'static [Errno], &'static [SystemCall], Blame, &'static str);
 
 const DENIED: &[Errno] = &[Errno::EACCES, Errno::EPERM];
 const NO_SUCH_FAMILY: &[Errno] = &[Errno::EAFNOSUPPORT, Errno::EPROTONOSUPPORT];
+const NO_WAY_THERE: &[Errno] =
+    &[Errno::EACCES, Errno::EPERM, Errno::EINVAL, Errno::ENETUNREACH, Errno::EHOSTUNREACH];
 const NOT_SUCH_A_SOCKET: &[Errno] = &[
     Errno::ENOTDIR,
     Errno::ELOOP,
@@ -63,7 +65,7 @@ const ROWS: &[ErrnoRow] = &[
     (&[Errno::EMFILE], &[], Host, "raise ulimit -n"),
     (&[Errno::ENFILE], &[], Host, "raise fs.file-max"),
     (&[Errno::ENOMEM, Errno::ENOBUFS], &[], Host, "free memory"),
-    (&[Errno::EAGAIN], &[Resource], Host, "raise ulimit -u or pids.max"),
+    (&[Errno::EAGAIN], &[Resource], Host, "raise ulimit -u or pids.max, or free memory"),
     (&[Errno::EAGAIN], &[Socket], Host, CHECK_LIMITS),
     (&[Errno::EADDRNOTAVAIL], &[ConnectTcp4], Host, "widen net.ipv4.ip_local_port_range"),
     (
@@ -86,6 +88,7 @@ const ROWS: &[ErrnoRow] = &[
     (&[Errno::ENOSYS], &[], Client, ALLOW_CALL),
     (&[], &[Socket], Client, ALLOW_FAMILY),
     (&[], &[Resource], Host, CHECK_LIMITS),
+    (NO_WAY_THERE, &[ConnectTcp4, ConnectTcp6], Server, "check the network and the firewalls"),
     (&[], &[ConnectTcp4, ConnectTcp6, ConnectUnix], Server, "check that the server is running"),
     (&[], &[Exchange], Server, "check the server and the network"),
     (&[], &[LookUp], Server, "check the host name and the DNS server"),

@@ -86,15 +86,15 @@ impl<T> Votes<T> {
             let fault = UserMessage::new(what).with_remedy(remedy);
             return Failure::Misconfigured { fault, executed };
         }
-        // Prefer the failure of a server that may recover.
+        // Prefer the failure of a server that may recover, and then one of a server that answers.
         let recovery = self.votes.iter().find_map(|vote| match vote {
-            Some(Err(Failure::Unavailable(fault) | Failure::NotHere(fault))) => {
-                fault.remedy().map(str::to_owned)
-            }
+            Some(Err(Failure::Unavailable(fault) | Failure::NotHere(fault))) => fault.remedy(),
             _ => None,
         });
+        let recovery = recovery.or_else(|| lasting.iter().find_map(|(fault, _)| fault.remedy()));
         let restore = || format!("restore {} of these servers", required.saturating_sub(useful));
-        let fault = UserMessage::new(what).with_remedy(recovery.unwrap_or_else(restore));
+        let fault =
+            UserMessage::new(what).with_remedy(recovery.map_or_else(restore, str::to_owned));
         let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
             Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),
             None => true,

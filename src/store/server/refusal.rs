@@ -140,6 +140,11 @@ impl Refusal {
         self
     }
 
+    /// Whether the server does not accept this client, or what it may do.
+    pub(super) fn is_of_client(&self) -> bool {
+        self.rejects == Some(Client)
+    }
+
     /// Whether the server is not the one that has the locks.
     pub(super) fn is_not_here(&self) -> bool {
         self.rejects == Some(Place)

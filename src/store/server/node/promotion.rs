@@ -85,13 +85,14 @@ impl Node {
 
     /// The server was promoted, and cannot be marked.
     fn unmarked(&self, refusal: Refusal, key: &str) -> Failure {
+        let is_denied = refusal.is_of_client();
         match refusal.of_question() {
-            Failure::Misconfigured { .. } => {
+            Failure::Misconfigured { .. } if is_denied => {
                 let what = "was promoted, and cannot vote for a user who cannot use the key";
                 let what = format!("{} {what} {key}", self.endpoint());
                 Failure::misconfigured(what, format!("allow ~{key}"))
             }
-            failure => failure,
+            failure => failure.reworded(|what| format!("{what}: {key}")),
         }
     }
 }
