@@ -230,6 +230,10 @@ Examples:
     ///
     /// Shows one lock with its holders, its waiters and its history, or lists all locks that are not
     /// free, or those that match a pattern. Locks that need attention come first.
+    ///
+    /// The PID of a holder is that of rlock exec, which passes signals on to its command; with
+    /// --while-pid, that of the watched process; after a plain acquire, that of the process that ran
+    /// it, which may have ended.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -354,7 +358,7 @@ pub struct ReleaseArgs {
     pub(crate) force: bool,
     /// Free the lock immediately; requires --force
     ///
-    /// This is safe only if the holders and everything that they started are dead.
+    /// This is safe only if the holder and everything that it started are dead.
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
     /// Revoke only the hold or remove the waiter with this ID

@@ -84,10 +84,10 @@ pub(crate) fn min_replicas(replicas: Option<u32>) -> Result<u32, Error> {
     Ok(setting(replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0))
 }
 
-/// Returns the token of the hold to renew or release. `or`: what else the user may want.
-pub(crate) fn token(argument: Option<Token>, or: &str) -> Result<Token, Error> {
+/// Returns the token of the hold to renew or release.
+pub(crate) fn token(argument: Option<Token>) -> Result<Token, Error> {
     setting(argument, "RLOCK_TOKEN", str::parse)?.ok_or_else(|| {
-        let remedy = format!("set RLOCK_TOKEN to the token that acquire printed{or}");
+        let remedy = "set RLOCK_TOKEN to the token that acquire printed";
         Error::Usage(UserMessage::new("no token").with_remedy(remedy))
     })
 }

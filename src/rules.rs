@@ -18,6 +18,7 @@ pub mod renewals;
 pub(crate) mod request;
 mod retries;
 pub mod servers;
+mod standing;
 pub mod supervisor;
 mod system_call;
 mod user_message;
@@ -47,5 +48,6 @@ pub use request::{
     Seen, Ticket, Verdict,
 };
 pub use retries::{Attempts, Next};
+pub(crate) use standing::{Standing, foreign, freeing};
 pub(crate) use system_call::{Blame, NAME_ANOTHER, SystemCall};
 pub use user_message::UserMessage;

@@ -150,7 +150,7 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
         assert_eq!(ask(&mut peer, TRY), "True");
         let value = server.cli(&["GET", &key]);
         let force = format!("release --force --prefix {prefix} L");
-        server.run(&force).exits(75).says("if the holder is dead, run rlock release --force --now");
+        server.run(&force).exits(75).says("if the holder and everything that it started are dead, run rlock release --force --now");
         assert_eq!(server.cli(&["GET", &key]), value);
         server.run(&format!("{force} --now")).exits(0).says("deleted the key of another tool");
         assert_eq!(server.cli(&["EXISTS", &key]), "0");

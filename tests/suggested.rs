@@ -3,18 +3,131 @@
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::errors::{MISTAKES, shows_no_secret};
 use crate::support::{
     Finished, READY, Running, Server, acquire, also_on_local, binary, holder, rlock, run, until,
+    waiter,
 };
 
 also_on_local! {
     the_remedy_of_inspect_ends_only_the_hold_whose_process_is_dead,
     a_holder_that_came_meanwhile_is_not_touched,
     what_a_forced_release_suggests_is_about_the_same_lock,
+}
+
+/// What stands before each command that could end the hold of a holder that lives.
+const IF_DEAD: &str = "if the holder and everything that it started are dead, run rlock release ";
+
+/// How the hold of a lock stands, whether it needs attention, and what the commands of
+/// inspect and of a forced release free: this hold, the whole lock, or nothing.
+const STANDINGS: &[(&str, i32, &str, &str)] = &[
+    ("held", 0, "", "--id ID L"),
+    ("held by acquire", 0, "", "--id ID L"),
+    ("held by a dead process", 1, "--id ID L", "--id ID L"),
+    ("not renewed", 1, "", "--id ID L"),
+    ("revoked a moment ago", 0, "", "--id ID L"),
+    ("revoked, not released", 1, "--id ID L", "--id ID L"),
+    ("revoked, held by acquire", 1, "--id ID L", "--id ID L"),
+    ("kept by --at-least", 0, "", ""),
+    ("closed", 1, "L", "L"),
+    ("held by another tool", 1, "L", "L"),
+    ("held by another tool for a while", 0, "", "L"),
+    ("held by another version", 0, "", ""),
+];
+
+/// A server whose lock L stands like this, and what has to run for that.
+fn standing(state: &str) -> (Server, Vec<Running>) {
+    let server = Server::with_clock(Duration::ZERO, &[]);
+    let mut running = Vec::new();
+    let revoke = || {
+        let force = Running::start(&mut server.rlock(["release", "--force", "L"]));
+        until("it is revoked", || server.inspect("L")["state"] == "revoked");
+        force.signal("TERM");
+        force.end();
+    };
+    match state {
+        "held by acquire" | "revoked, held by acquire" => drop(acquire(&server, &[], "L")),
+        "kept by --at-least" => drop(server.run("exec --at-least 1h L true").exits(0)),
+        "held by another tool" => drop(server.cli(&["SET", "rlock:L", "theirs"])),
+        "held by another tool for a while" => {
+            server.cli(&["SET", "rlock:L", "theirs", "EX", "60"]);
+        }
+        "held by another version" => {
+            let token = "5f0c21aa-0000-8000-8000-000000000000";
+            server.cli(&["SET", "rlock:L", token, "EX", "60"]);
+        }
+        "closed" => {
+            let holder = holder(&server, &["--on-lost", "continue"], "L");
+            running.extend([holder, waiter(&server, &[], "L", "later")]);
+            server.forget_all();
+            let closed = || server.inspect("L").to_string().contains(r#""id":"closed""#);
+            until("it is closed", closed);
+        }
+        _ => running.push(holder(&server, &[], "L")),
+    }
+    match state {
+        "held by a dead process" => running[0].process.kill(),
+        "not renewed" | "revoked a moment ago" | "revoked, not released" => {
+            running[0].signal("STOP");
+        }
+        _ => {}
+    }
+    if state.contains("revoked") {
+        revoke();
+    }
+    if state.contains(", not released") || state == "not renewed" {
+        server.step_clock(21_000);
+    }
+    (server, running)
+}
+
+/// What inspect says about the lock, or a forced release, which is given up if it waits.
+fn told(server: &Server, state: &str, by_force: bool) -> String {
+    let ends = state == "kept by --at-least" || state.contains("by another");
+    match by_force {
+        false => server.run("inspect L").exits(0).out(),
+        true if ends => server.run("release --force L").err(),
+        true => {
+            let mut force = Running::start(&mut server.rlock(["release", "--force", "L"]));
+            let told = force.told(" up to ");
+            force.signal("TERM");
+            force.end();
+            told
+        }
+    }
+}
+
+#[test]
+fn no_message_about_a_hold_leads_to_harm() {
+    for (state, attention, of_page, of_force) in STANDINGS {
+        for (by_force, id) in [(false, of_page), (true, of_force)] {
+            let (server, running) = standing(state);
+            let other = holder(&server, &[], "M");
+            server.run("inspect --attention L").exits(*attention);
+            for line in ["acquire -n L", "exec -w 10ms L true", "release L", "unlock L"] {
+                let output = server.run(line);
+                let told = output.out() + &output.err();
+                assert!(!told.contains("--now") && !told.contains("--force"), "{state}: {told}");
+            }
+            let own = server.inspect("L")["holders"][0]["id"].as_str().unwrap_or("none").to_owned();
+            let told = told(&server, state, by_force);
+            let command = told.split_once(IF_DEAD).map(|(_, rest)| rest.lines().next().unwrap());
+            let named = command.map(|it| it.replace(&own, "ID").replace("--force --now ", ""));
+            assert_eq!(named.unwrap_or_default(), if id.is_empty() { "" } else { id }, "{told}");
+            assert_eq!(told.matches("--now").count(), command.iter().count(), "{state}: {told}");
+            if command.is_some() {
+                types(&server, suggested(&told)).exits(0);
+                let held = server.inspect("L")["holders"].to_string();
+                assert!(!held.contains(&own), "{state}: {held}");
+            }
+            drop(running);
+            other.finish().exits(0);
+        }
+    }
 }
 
 /// The command in a message. It ends with the line.
@@ -144,7 +257,7 @@ fn what_a_forced_release_suggests_is_about_the_same_lock() {
     let mut force = Running::start(&mut on(&here, &["release", "--force", "L"]));
     for left in [1, 0] {
         // It names one holder, and the next force the other one.
-        let told = force.told("if it and all that it started are dead, run ");
+        let told = force.told(IF_DEAD);
         types(&other, suggested(&told)).exits(0);
         assert_eq!((holds(&here), holds(&other)), (left, 1), "{told}");
         if left > 0 {

@@ -16,7 +16,7 @@ use crate::supervise::keeper_process;
 pub(super) fn run(options: &ReleaseArgs, report: &Report) -> Result<Exit, Error> {
     let token = match options.force {
         true => None,
-        false => Some(config::token(options.hold.token.clone(), ", or use --force to revoke")?),
+        false => Some(config::token(options.hold.token.clone())?),
     };
     let server = ServerSettings::resolve(&options.common, None, 0, ReadOnce::new())?;
     let key = server.key(&options.hold.name);

@@ -12,7 +12,7 @@ use crate::rules::{Failure, Instant, Renewal, millis, show};
 
 pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Error> {
     let cli::RenewArgs { common, ttl, min_replicas, hold } = options;
-    let token = config::token(hold.token, "")?;
+    let token = config::token(hold.token)?;
     let min_replicas = config::min_replicas(min_replicas)?;
     let server = ServerSettings::resolve(&common, ttl, min_replicas, ReadOnce::new())?;
     let key = server.key(&hold.name);

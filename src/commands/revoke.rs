@@ -13,12 +13,12 @@ use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
 use crate::rules::{
-    Ending, HoldKind, HoldState, Holder, Id, Instant, Key, Label, Operator, Prefix, Removal,
-    Revocation, ServerTime, State, UserMessage, View, show,
+    Ending, HoldState, Holder, Id, Instant, Key, Label, Operator, Prefix, Removal, Revocation,
+    ServerTime, Standing, State, UserMessage, View, foreign, freeing, show,
 };
 use crate::store::Store;
 use crate::system::poll::ready;
-use crate::text::{Line, quoted};
+use crate::text::Line;
 
 /// The pause between two checks for whether the revoked holders are gone. No message announces
 /// that.
@@ -39,8 +39,7 @@ pub(super) fn run(
         (State::Foreign, Revocation::Graceful) => {
             let who = before.foreigner();
             let fault = UserMessage::new(format!("held by {who}, which this rlock cannot stop"));
-            let delete = typed(options, "release --force --now");
-            let remedy = format!("if the holder is dead, run {delete}");
+            let remedy = foreign(&before, &|words| typed(options, words));
             return Err(Error::ForeignLock(fault.with_remedy(remedy)));
         }
         (State::Foreign, Revocation::Now) => {
@@ -197,18 +196,16 @@ fn how(options: &ReleaseArgs) -> (Revocation, Operator) {
 
 /// What the operator reads about a hold that was revoked and still has the lock.
 fn still_held(holder: &Holder, now: ServerTime, options: &ReleaseArgs) -> String {
+    let typed = |words: &str| typed(options, words);
     let (client, end) = (&holder.client, show(holder.deadline.since(now)));
-    let wait = match client.kind {
-        HoldKind::Acquire => format!(
-            "nothing notifies {client}, because it used acquire; waiting up to {end} for its lease \
-             to expire"
+    let wait = match Standing::of(holder, now, false) {
+        Standing::Closed => holder.closing(now),
+        Standing::Unattended => format!(
+            "nothing stops {client}, which used acquire; waiting up to {end} for its lease to expire"
         ),
-        HoldKind::Exec | HoldKind::WhilePid => {
-            format!("waiting up to {end} for {client} to release the lock")
-        }
+        _ => format!("waiting up to {end} for {client} to release the lock"),
     };
-    let free = typed(options, &format!("release --force --now --id {}", quoted(&holder.id)));
-    format!("{wait}; if it and all that it started are dead, run {free}")
+    format!("{wait}; {}", freeing(Some(holder), &typed))
 }
 
 /// A command for the user to type, on this lock.

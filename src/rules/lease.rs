@@ -73,6 +73,12 @@ pub(crate) fn late_after(ttl: Duration) -> Duration {
     renewal_interval(ttl) + renewal_interval(ttl) / 2
 }
 
+/// How long after its last renewal a revoked hold has ended: its rlock learns of it when it renews,
+/// and kills the command at most as long after that.
+pub(crate) fn stopped_after(ttl: Duration) -> Duration {
+    2 * renewal_interval(ttl)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
