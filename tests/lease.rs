@@ -1,5 +1,7 @@
 //! A command runs only under a lease that is renewed.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
@@ -9,8 +11,8 @@ use crate::support::limit::Process;
 use crate::support::proxy::Proxy;
 use crate::support::trace::Paused;
 use crate::support::{
-    self, Client, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, quorum,
-    rlock, run, until,
+    self, Client, Finished, LongerWait, READY, Running, Server, acquire, at, holder, is_gone,
+    quorum, rlock, run, until,
 };
 
 #[test]
@@ -494,6 +496,19 @@ fn a_command_never_runs_unlocked_if_a_server_answers_only_at_first() {
     paused(&three[2], &[]);
     quorum::at(&three).run(exec).prints("").exits(69);
     three[..2].iter().for_each(|server| server.signal("CONT"));
+    // A part of an answer is one, too.
+    for part in ["-", "-LOADING Redis"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            client.write_all(part.as_bytes()).unwrap();
+            // Until the client gives up.
+            let _ = client.read_to_end(&mut Vec::new());
+        });
+        run(&mut at(&url, exec)).prints("").exits(69);
+        server.join().unwrap();
+    }
 }
 
 #[test]

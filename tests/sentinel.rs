@@ -1,9 +1,12 @@
 //! Sentinel: after a failover the new master has the lock, or its holder learns of the loss.
 
 use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
 
 use crate::support::acl::{rule, set_up};
+use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
+use crate::support::server::free_port;
 use crate::support::{Client, Finished, LongerWait, until};
 
 /// The options with which a lock survives a failover that begins right after the grant.
@@ -119,6 +122,46 @@ fn a_missing_password_exits_with_78() {
     std::fs::write(&file, "sentinels\n").unwrap();
     let client = on(&service).with("RLOCK_SENTINEL_PASSWORD_FILE", file.to_str().unwrap());
     client.with("RLOCK_PASSWORD", "of the master").run("exec L true").exits(0);
+}
+
+/// One of three names a dead server, and answers before the others.
+#[test]
+fn a_sentinel_that_is_wrong_stops_nobody_while_another_is_right() {
+    let service = Service::start(0, &[], &[]);
+    let far =
+        [1, 2].map(|number| Proxy::to(service.port_of_sentinel(number), Duration::from_millis(10)));
+    let address = |proxy: &Proxy| proxy.url().split_once("//").unwrap().1.to_owned();
+    let near = service.address_of_sentinel(0);
+    let url = format!("redis+sentinel://{near},{},{}/svc", address(&far[0]), address(&far[1]));
+    let client = Client::of(url).with("RLOCK_TTL", "3s");
+    let holder = client.holder("L");
+    let waiter = client.waiter("L");
+    service.ask(0, &["SENTINEL", "REMOVE", "svc"]);
+    let nowhere = free_port().to_string();
+    service.ask(0, &["SENTINEL", "MONITOR", "svc", "127.0.0.1", &nowhere, "2"]);
+    client.run("exec -n M true").exits(0);
+    let renewed = || client.inspect("L")["holders"][0]["renewed_at"].clone();
+    let before = renewed();
+    until("it is renewed", || renewed() != before);
+    holder.finish().exits(0);
+    waiter.end().exits(0);
+}
+
+#[test]
+fn a_service_that_a_sentinel_has_forgotten_is_awaited_once_it_was_served() {
+    let service = Service::start(0, &[], &[]);
+    let url = format!("redis+sentinel://{}/svc", service.address_of_sentinel(0));
+    let client = Client::of(url).with("RLOCK_TTL", "3s");
+    let holder = client.holder("L");
+    let waiter = client.waiter("L");
+    let master = service.master_port().to_string();
+    service.ask(0, &["SENTINEL", "REMOVE", "svc"]);
+    client.run("exec -n L true").exits(78).says("does not know service 'svc'");
+    let mut waiter = waiter.tells("does not know service 'svc'");
+    service.ask(0, &["SENTINEL", "MONITOR", "svc", "127.0.0.1", &master, "2"]);
+    waiter.told("the server is answering again");
+    holder.finish().exits(0);
+    waiter.end().exits(0);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::support::acl::{rule, set_up};
 use crate::support::cluster::Cluster;
+use crate::support::name::Name;
 use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
-use crate::support::server::options_of_a_replica;
+use crate::support::server::{free_port, options_of_a_replica};
 use crate::support::{Client, Finished, Server, run, until};
 use crate::tls::{Authority, trusting};
 use serde_json::Value;
@@ -31,7 +32,8 @@ const AS_WANTED: [&str; 8] = [
 fn findings(output: &Output) -> Vec<(String, String)> {
     let document = output.json();
     let findings = document["findings"].as_array().unwrap();
-    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    let text =
+        |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
     findings.iter().map(|finding| (text(finding, "server"), text(finding, "finding"))).collect()
 }
 
@@ -107,10 +109,10 @@ fn a_server_that_does_not_answer_costs_one_timeout_and_69_only_if_none_does() {
     let both = Client::of(format!("{} {}", alive.url(), frozen.url()));
     let found = findings(&both.run("inspect --servers --json --io-timeout 1s").exits(1));
     let first = (frozen.socket().display().to_string(), "unusable".to_owned());
-    assert_eq!(found.first(), Some(&first), "{found:?}");
+    assert_eq!((found[0].1.as_str(), found.get(1)), ("no-lock", Some(&first)), "{found:?}");
     let none = format!("{} unix:///nowhere", frozen.url());
     let output = Client::of(none).run("inspect --servers --json --io-timeout 1s").exits(69);
-    assert_eq!(findings(&output).len(), 2, "{output:?}");
+    assert_eq!(findings(&output).len(), 4, "{output:?}");
     frozen.signal("CONT");
     Client::of("").run("inspect --servers").exits(78).says("RLOCK_URL");
 }
@@ -118,13 +120,14 @@ fn a_server_that_does_not_answer_costs_one_timeout_and_69_only_if_none_does() {
 #[test]
 fn a_replica_is_a_finding_and_one_that_can_be_written_to_is_a_worse_trap() {
     let master = Server::on_tcp(&AS_WANTED);
-    let replica = Server::with(&AS_WANTED);
+    let replica = Server::on_tcp(&AS_WANTED);
     let [_, host, port] = options_of_a_replica(master.port());
     replica.cli(&["REPLICAOF", &host, &port]);
     until("it is connected", || master.cli(&["INFO"]).contains("state=online"));
     finds(&client(&replica), "", &["replica"]);
     replica.cli(&["CONFIG", "SET", "replica-read-only", "no"]);
     finds(&client(&replica), "", &["writable-replica"]);
+    replica.cli(&["CONFIG", "SET", "replica-read-only", "yes"]);
     replicas_confirm(&client(&master));
     finds(&client(&master), "--min-replicas 1", &["few-replicas"]);
     finds(&client(&master), "", &[]);
@@ -136,7 +139,7 @@ fn a_replica_that_is_not_online_is_a_finding() {
     let master = Server::on_tcp(&options);
     master.cli(&["CONFIG", "SET", "repl-diskless-sync-delay", "600"]);
     let [_, host, port] = options_of_a_replica(master.port());
-    let replica = Server::with(&[]);
+    let replica = Server::on_tcp(&AS_WANTED);
     replica.cli(&["REPLICAOF", &host, &port]);
     until("it has connected", || master.cli(&["INFO"]).contains("state=wait_bgsave"));
     finds(&client(&master), "", &["replica-lags"]);
@@ -164,7 +167,11 @@ fn members_of_a_quorum_are_compared_with_each_other() {
     let (fresh, fresh_url) = of_host("127.0.0.1", 0);
     let found = ["cannot-vote", "clocks-apart", "same-host"];
     finds(&at(&[&one_url, &two_url, &fresh_url]), "--ttl 60s", &found);
-    finds(&at(&[&one_url, &two_url, &fresh.url()]), "--ttl 200s", &["cannot-vote"; 3]);
+    finds(
+        &at(&[&one_url, &two_url, &fresh.url()]),
+        "--ttl 200s",
+        &["no-lock", "cannot-vote", "cannot-vote", "cannot-vote"],
+    );
     two.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     two.cli(&["REPLICAOF", "NO", "ONE"]);
     let all = at(&[&one_url, &two_url, &three_url]);
@@ -182,10 +189,20 @@ fn a_slow_connection_is_a_finding() {
     finds(&Client::of(far.url()), "--ttl 2s", &["slow"]);
 }
 
+/// Waits until each sentinel knows that the others are up. On a busy host, they may soon doubt it.
+fn sentinels_agree(service: &Service) {
+    for sentinel in 0..3 {
+        service.ask(sentinel, &["SENTINEL", "SET", "svc", "down-after-milliseconds", "60000"]);
+    }
+    let agrees = |it| service.ask(it, &["SENTINEL", "CKQUORUM", "svc"]).starts_with("OK");
+    until("the sentinels agree", || (0..3).all(agrees));
+}
+
 #[test]
 fn sentinels_are_asked_and_so_is_each_master_that_they_name() {
     let service = Service::start(1, &AS_WANTED, &[]);
     let client = Client::of(service.url());
+    sentinels_agree(&service);
     finds(&client, "", &[]);
     replicas_confirm(&client);
     finds(&client, "--min-replicas 1", &["few-replicas"]);
@@ -193,14 +210,17 @@ fn sentinels_are_asked_and_so_is_each_master_that_they_name() {
     let other = Server::on_tcp(&AS_WANTED);
     service.ask(1, &["SENTINEL", "REMOVE", "svc"]);
     service.ask(1, &["SENTINEL", "MONITOR", "svc", "127.0.0.1", &other.port().to_string(), "1"]);
-    finds(&client, "", &["sentinels-disagree"]);
+    // The first one may notice that it has lost another one.
+    let found = findings(&client.run("inspect --servers --json").exits(1));
+    assert_eq!(found[0].1, "sentinels-disagree", "{found:?}");
     service.ask(1, &["SENTINEL", "REMOVE", "svc"]);
     service.ask(0, &["SENTINEL", "RESET", "svc"]);
     service.signal_sentinel(2, "STOP");
     let found = findings(&client.run("inspect --servers --json").exits(1));
-    let of = |sentinel| service.address_of_sentinel(sentinel);
-    for (sentinel, wanted) in [(1, "refuses"), (2, "unusable"), (0, "few-sentinels")] {
-        assert!(found.contains(&(of(sentinel), wanted.to_owned())), "{found:?}");
+    let [one, two] = [1, 2].map(|sentinel| service.address_of_sentinel(sentinel));
+    for (server, wanted) in [(one, "refuses"), (two, "unusable"), (String::new(), "few-sentinels")]
+    {
+        assert!(found.contains(&(server, wanted.to_owned())), "{found:?}");
     }
 }
 
@@ -236,11 +256,15 @@ fn each_missing_permission_is_named() {
     let client = client(&server).with_user("ci");
     finds(&client, "", &[]);
     let shown = client.run("inspect --servers").exits(0).out();
-    assert!(shown.contains(": not checked: CONFIG GET"), "{shown}");
-    // These serve locks that are crowded or damaged, which a check cannot make; without `+info`, the
-    // server's settings are unknown.
-    let spared =
-        ["+select", "+hscan", "+info", "+unlink", "+hget", "+zremrangebyrank", "+lrem", "+ltrim"];
+    let unknown = ": not checked: appendfsync (no permission for CONFIG GET), ";
+    assert!(shown.contains(unknown), "{shown}");
+    let json = client.run("inspect --servers --json").json();
+    assert!(
+        json["servers"][0]["unknown"][0].as_str().unwrap().starts_with("appendfsync"),
+        "{json}"
+    );
+    // These serve locks that are crowded or damaged, which a check cannot make.
+    let spared = ["+select", "+hscan", "+unlink", "+hget", "+zremrangebyrank", "+lrem", "+ltrim"];
     for permission in whole.iter().filter(|it| it.starts_with('+') && !spared.contains(it)) {
         let rest = whole.iter().filter(|it| it != &permission);
         let rest: Vec<&str> = rest.copied().collect();
@@ -257,6 +281,156 @@ fn each_missing_permission_is_named() {
     quorum.run("inspect --servers -q").exits(1).shows("denies permission for the command INFO");
 }
 
+/// A server with replicas, each with these options, that have connected.
+fn with_replicas(options: &[&[&str]]) -> (Server, Vec<Server>) {
+    let master = Server::on_tcp(&AS_WANTED);
+    let of_master = options_of_a_replica(master.port());
+    let of_master = of_master.iter().map(String::as_str);
+    let replica = |more: &&[&str]| {
+        let options: Vec<&str> = of_master.clone().chain(AS_WANTED).chain(more.to_vec()).collect();
+        Server::on_tcp(&options)
+    };
+    let replicas: Vec<Server> = options.iter().map(replica).collect();
+    until("they are online", || {
+        master.cli(&["INFO"]).matches("state=online").count() == options.len()
+    });
+    (master, replicas)
+}
+
+#[test]
+fn replicas_are_checked_as_what_they_may_become() {
+    let (master, replicas) = with_replicas(&[&[], &[]]);
+    let client = client(&master);
+    replicas_confirm(&client);
+    finds(&client, "--min-replicas 1", &[]);
+    let set = |name: &str, value: &str| replicas[0].cli(&["CONFIG", "SET", name, value]);
+    for (name, value, good, finding) in [
+        ("appendonly", "no", "yes", "no-append-only-file"),
+        ("replica-read-only", "no", "yes", "writable-replica"),
+        ("maxmemory-policy", "allkeys-lru", "noeviction", "evicts"),
+        ("replica-priority", "50", "100", "replica-priority"),
+    ] {
+        set(name, value);
+        finds(&client, "", &[finding]);
+        set(name, good);
+    }
+    // It is never promoted.
+    set("replica-priority", "0");
+    finds(&client, "", &[]);
+    replicas[0].cli(&["CONFIG", "SET", "requirepass", "other"]);
+    finds(&client, "", &["refuses"]);
+    replicas[0].signal("STOP");
+    finds(&client, "--io-timeout 300ms", &["replica-not-checked"]);
+    replicas[0].signal("CONT");
+}
+
+#[test]
+fn the_clock_of_a_replica_is_compared_with_that_of_its_master() {
+    let master = Server::on_tcp(&AS_WANTED);
+    let of_master = options_of_a_replica(master.port());
+    let options: Vec<&str> = of_master.iter().map(String::as_str).chain(AS_WANTED).collect();
+    let port = free_port().to_string();
+    let _replica = Server::with_clock(
+        Duration::from_secs(60),
+        &[&options[..], &["--port", &port, "--bind", "127.0.0.1"]].concat(),
+    );
+    until("it is online", || master.cli(&["INFO"]).contains("state=online"));
+    finds(&client(&master), "", &["clocks-apart"]);
+    finds(&client(&master), "--ttl 5m", &[]);
+}
+
+#[test]
+fn so_many_replicas_that_two_masters_can_grant_a_lock_are_a_finding() {
+    let (master, _replicas) = with_replicas(&[&[], &[], &[]]);
+    let client = client(&master);
+    until("they confirm", || client.run("exec -n --min-replicas 3 warm true").code() == 0);
+    finds(&client, "--min-replicas 1", &["many-replicas"]);
+    finds(&client, "--min-replicas 2", &[]);
+}
+
+#[test]
+fn a_name_that_leads_to_two_masters_is_a_finding() {
+    let servers = [(); 2].map(|()| Server::on_tcp(&AS_WANTED));
+    let [one, other] = servers.each_ref().map(Server::port);
+    finds(&Name::of(&[one, other]).client("redis", ""), "", &["several-masters"]);
+    // One server by two addresses is one, and so is a name of which one address refuses.
+    finds(&Name::of(&[one, one]).client("redis", ""), "", &[]);
+    finds(&Name::of(&[one, free_port()]).client("redis", ""), "", &[]);
+}
+
+#[test]
+fn a_quorum_in_which_no_lock_can_be_acquired_says_so_first() {
+    let mut members = [(); 3].map(|()| Server::with_clock(Duration::ZERO, &AS_WANTED));
+    for member in &members {
+        member.step_clock(100_000);
+        member.await_uptime(40);
+    }
+    let urls = members.each_ref().map(Server::url).join(" ");
+    let quorum = Client::of(urls);
+    finds(&quorum, "", &["same-host", "same-host"]);
+    members[0].kill();
+    finds(&quorum, "", &["unusable", "same-host"]);
+    members[1].cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let found = findings(&quorum.run("inspect --servers --json").exits(1));
+    assert_eq!(found[0].1, "no-lock", "{found:?}");
+    let told = quorum.run("inspect --servers -q").exits(1).out();
+    let first = "no lock can be acquired: 1 of 3 servers can vote, 2 are needed; ";
+    assert!(told.starts_with(first), "{told}");
+    let two = Client::of(format!("{} {}", members[1].url(), members[2].url()));
+    members[1].cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    finds(&two, "", &["two-servers", "same-host"]);
+}
+
+#[test]
+fn sentinels_that_cannot_agree_on_a_failover_are_a_finding_whoever_is_listed() {
+    let service = Service::start(0, &AS_WANTED, &[]);
+    let one = format!("redis+sentinel://{}/svc", service.address_of_sentinel(0));
+    let one = Client::of(one);
+    sentinels_agree(&service);
+    finds(&one, "", &[]);
+    service.signal_sentinel(1, "STOP");
+    service.signal_sentinel(2, "STOP");
+    service.ask(0, &["SENTINEL", "SET", "svc", "down-after-milliseconds", "500"]);
+    until("it notices", || service.ask(0, &["SENTINEL", "CKQUORUM", "svc"]).contains("NOQUORUM"));
+    finds(&one, "", &["sentinel-quorum"]);
+}
+
+#[test]
+fn a_master_by_two_names_is_one() {
+    let service = Service::start(0, &AS_WANTED, &["sentinel resolve-hostnames yes"]);
+    let port = service.master_port().to_string();
+    service.ask(1, &["SENTINEL", "REMOVE", "svc"]);
+    service.ask(1, &["SENTINEL", "MONITOR", "svc", "localhost", &port, "2"]);
+    service.ask(1, &["SENTINEL", "CONFIG", "SET", "announce-hostnames", "yes"]);
+    let client = Client::of(service.url());
+    sentinels_agree(&service);
+    assert!(service.ask(1, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "svc"]).contains("localhost"));
+    finds(&client, "", &[]);
+}
+
+#[test]
+fn a_user_who_may_use_some_locks_names_one_of_them() {
+    let server = Server::with(&AS_WANTED);
+    for (user, patterns) in [
+        ("team", ["~rlock:team:*", "~{rlock:team:*"]),
+        ("one", ["~rlock:team:x", "~{rlock:team:x}*"]),
+    ] {
+        let mut rule = rule("ci", &["+scan", "+info"]);
+        rule[2] = user;
+        rule.retain(|word| !word.starts_with('~'));
+        rule.extend(patterns);
+        set_up(&server, &rule);
+        let client = client(&server).with_user(user);
+        let told = client.run("inspect --servers -q").exits(1).out();
+        assert!(told.contains("; add the NAME of a lock that this user may use"), "{told}");
+        finds(&client, "team:x", &[]);
+        let told = client.run("inspect --servers -q other").exits(1).out();
+        assert!(told.contains("; allow ~rlock:other and ~{rlock:other}?*"), "{told}");
+    }
+    assert_eq!(server.cli(&["KEYS", "*"]), "");
+    server.run("inspect --servers 'team:*'").exits(64);
+}
+
 #[test]
 fn a_directory_that_can_lose_its_files_is_a_finding() {
     let at = |directory: &Path| Client::of(format!("local:{}", directory.display()));
@@ -271,8 +445,11 @@ fn a_directory_that_can_lose_its_files_is_a_finding() {
     finds(&at(kept.path()), "", &[&in_tmp[..], &["writable-by-others"]].concat());
     let cleaned = tempfile::tempdir_in("/tmp").unwrap();
     finds(&at(cleaned.path()), "", &["cleaned"]);
-    let missing = cleaned.path().join("typo");
-    at(&missing).run("inspect --servers -q").exits(69).shows("does not exist");
+    // The first lock creates it, but not what it is in.
+    let missing = kept.path().join("new");
+    finds(&at(&missing), "", &in_tmp);
+    let typo = missing.join("typo");
+    at(&typo).run("inspect --servers -q").exits(69).shows("new does not exist; create it");
     assert!(!missing.exists());
     let local = Server::local();
     let script =
@@ -293,6 +470,28 @@ fn a_certificate_that_expires_soon_is_a_finding() {
         }
         finds(&trusting(&authority, &url), "", wanted);
     }
+    // A client certificate counts, and an authority only if it has signed the server's.
+    authority.signs("later", "DNS:localhost", "-days 20");
+    let (server, url) = authority.serves("later", "no");
+    server.cli(&["CONFIG", "SET", "appendonly", "yes"]);
+    server.cli(&["CONFIG", "SET", "appendfsync", "always"]);
+    let with_client = trusting(&authority, &url)
+        .with("RLOCK_TLS_CERT", authority.file("soon.crt").display().to_string())
+        .with("RLOCK_TLS_KEY", authority.file("soon.key").display().to_string());
+    finds(&with_client, "", &["certificate"]);
+    let short = Authority::valid_for(2);
+    short.signs("later", "DNS:localhost", "-days 20");
+    let both = [&authority, &short].map(|it| std::fs::read(it.file("ca.crt")).unwrap()).concat();
+    std::fs::write(authority.file("both.crt"), both).unwrap();
+    let trusting_both = |url: &str| {
+        trusting(&authority, url)
+            .with("RLOCK_TLS_CA", authority.file("both.crt").display().to_string())
+    };
+    finds(&trusting_both(&url), "", &[]);
+    let (server, url) = short.serves("later", "no");
+    server.cli(&["CONFIG", "SET", "appendonly", "yes"]);
+    server.cli(&["CONFIG", "SET", "appendfsync", "always"]);
+    finds(&trusting_both(&url), "", &["certificate"]);
 }
 
 #[test]

@@ -17,9 +17,13 @@ pub(crate) struct Authority(TempDir);
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::valid_for(30)
+    }
+
+    pub(crate) fn valid_for(days: u32) -> Self {
         let authority = Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap());
         authority.openssl(&format!(
-            "req -x509 {NEW_KEY} -keyout ca.key -out ca.crt -days 30 -subj /CN=ca"
+            "req -x509 {NEW_KEY} -keyout ca.key -out ca.crt -days {days} -subj /CN=ca{days}"
         ));
         authority
     }

@@ -70,10 +70,11 @@ pub struct InspectArgs {
     /// read. It lists what it finds, the worst first, each with a remedy and the assumption in
     /// docs/promises.md that does not hold. With --quiet, it prints only these findings. Status 0
     /// means that it found nothing, and 69 that no server answers. Missing permissions are findings,
-    /// too.
+    /// too, except for CONFIG GET: what it leaves unknown is listed below the servers. With NAME, all
+    /// keys are beside those of that lock, for a user who may not use others.
     #[arg(
         long,
-        conflicts_with_all = ["subject", "all", "attention", "older_than", "sort", "names", "watch"]
+        conflicts_with_all = ["all", "attention", "older_than", "sort", "names", "watch"]
     )]
     pub(crate) servers: bool,
     /// With --servers: the --ttl of your jobs [env: RLOCK_TTL] [default: 30s]

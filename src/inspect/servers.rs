@@ -30,7 +30,7 @@ pub(crate) fn table(survey: &Survey, style: Style) -> String {
         let cells = survey.servers.iter().map(|server| match (cell(server), server.role) {
             (Some(cell), _) => cell,
             (None, Role::Sentinel | Role::Directory) => "-".to_owned(),
-            (None, Role::Server | Role::Node) => "unknown".to_owned(),
+            (None, Role::Server | Role::Node | Role::Replica) => "unknown".to_owned(),
         });
         let cells: Vec<String> = [heading.to_owned()].into_iter().chain(cells).collect();
         let width = cells.iter().map(|cell| columns(cell)).max().unwrap_or_default();
@@ -41,6 +41,7 @@ pub(crate) fn table(survey: &Survey, style: Style) -> String {
             .then(|| format!("{}: not checked: {}", server.name, server.unknown.join(", ")))
     };
     lines.extend(survey.servers.iter().filter_map(unknown));
+    lines.extend(survey.note());
     lines.iter().map(|line| style.line(line, false)).collect()
 }
 
@@ -48,10 +49,8 @@ pub(crate) fn table(survey: &Survey, style: Style) -> String {
 pub(crate) fn list(findings: &[Finding], style: Style) -> String {
     let line = |Finding { server, message, assumption, .. }: &Finding| {
         let breaks = assumption.map_or(String::new(), |it| format!(" (assumption {it})"));
-        let place = match message.problem().contains(server) {
-            true => String::new(),
-            false => format!("{server}: "),
-        };
+        let place = server.as_ref().filter(|server| !message.problem().contains(*server));
+        let place = place.map_or(String::new(), |server| format!("{server}: "));
         style.line(&format!("{place}{message}{breaks}"), true)
     };
     findings.iter().map(line).collect()
@@ -91,6 +90,7 @@ fn role(server: &Server) -> Option<&'static str> {
     match (server.role, server.facts.text("role")) {
         (Role::Sentinel, _) => Some("sentinel"),
         (Role::Directory, _) => Some("directory"),
+        (Role::Replica, _) => Some("replica"),
         (_, Some("master")) => Some("master"),
         (_, Some("slave")) => Some("replica"),
         _ => None,

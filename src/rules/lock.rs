@@ -193,6 +193,11 @@ impl Key {
         self.beside(&format!("{FORMAT}{what}"))
     }
 
+    /// The key of another lock, all of whose keys are beside this one's guard.
+    pub(crate) fn beside_it(&self, what: &str) -> Self {
+        Self { text: self.side(what), prefix: self.prefix }
+    }
+
     /// The pattern of all keys beside the guard, whatever their format.
     pub(crate) fn sides(&self) -> String {
         self.beside("*")

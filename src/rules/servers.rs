@@ -5,10 +5,10 @@ pub mod promotion;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-pub use findings::{CERTIFICATE_ENDS_SOON, Finding, evicts_locks, findings};
+pub use findings::{CERTIFICATE_ENDS_SOON, Finding, all, evicts_locks, findings};
 
 use super::{Instant, Ttl, UserMessage};
 
@@ -47,6 +47,15 @@ pub struct Survey {
     pub(crate) min_replicas: u32,
 }
 
+impl Survey {
+    /// What is no fault while a server of a quorum is being exchanged.
+    pub(crate) fn note(&self) -> Option<String> {
+        let number = self.servers.iter().filter(|it| it.role == Role::Server).count();
+        (self.is_quorum && number > 2 && number % 2 == 0)
+            .then(|| format!("{number} servers survive no more failures than {}", number - 1))
+    }
+}
+
 /// One server, sentinel or directory, as far as it can be known.
 #[derive(Default)]
 pub struct Server {
@@ -62,17 +71,23 @@ pub struct Server {
     pub(crate) facts: Facts,
     /// Of a member of a quorum: how it became the master that it is, and how long ago.
     pub(crate) began: Option<(Began, Duration)>,
-    /// The commands by which this user may not read the rest.
-    pub(crate) unknown: Vec<&'static str>,
+    /// What is not known of it although it does not matter to most users, and why.
+    pub(crate) unknown: Vec<String>,
+    /// Why more is not known of it.
+    pub(crate) unanswered: Vec<UserMessage>,
     /// How far its clock is ahead of this host's clock since boot. At most half a round trip wrong.
     pub(crate) clock: Option<Duration>,
     pub(crate) addresses: Vec<IpAddr>,
     /// Whether it is reached over a network, by TCP without TLS.
     pub(crate) is_plain: bool,
-    /// How long its certificate remains valid, if it ends soon.
-    pub(crate) certificate_ends: Option<Duration>,
-    /// The master that a sentinel names.
+    /// Certificates that end soon, and how long they remain valid.
+    pub(crate) certificates: Vec<(&'static str, Duration)>,
+    /// The master that a sentinel names, or of which this is a replica.
     pub(crate) master: Option<String>,
+    /// The addresses of the master that a sentinel names.
+    pub(crate) master_addresses: Vec<SocketAddr>,
+    /// The different masters to which its name leads, by address.
+    pub(crate) behind: Vec<String>,
 }
 
 /// What an address was taken for.
@@ -83,6 +98,8 @@ pub enum Role {
     Server,
     /// A server with some of the locks of a cluster.
     Node,
+    /// A replica of one with locks.
+    Replica,
     Sentinel,
     Directory,
 }
@@ -119,6 +136,29 @@ impl Facts {
             .filter(move |(name, _)| name.strip_prefix(prefix).is_some_and(is_number))
             .map(|(_, value)| value.as_str())
     }
+
+    /// The replicas of a server, which INFO describes as
+    /// `ip=127.0.0.1,port=6380,state=online,offset=42,lag=1`.
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = Replica<'_>> {
+        self.numbered("slave").filter_map(|replica| {
+            let field = |name| replica.split(',').find_map(|it| it.strip_prefix(name));
+            Some(Replica {
+                host: field("ip=")?,
+                port: field("port=")?.parse().ok()?,
+                state: field("state=")?,
+                lag: field("lag=")?.parse().ok()?,
+            })
+        })
+    }
+}
+
+/// A replica, as its master describes it.
+pub(crate) struct Replica<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    state: &'a str,
+    /// For how long it has not answered, in seconds.
+    lag: u64,
 }
 
 impl Server {

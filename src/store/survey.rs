@@ -1,9 +1,11 @@
 //! Looks at every server of a location: does there what a client does, and then asks about its
 //! settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use socket2::SockAddr;
 
 use super::Store;
 use super::denial;
@@ -18,7 +20,7 @@ use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Run, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
     Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
-    ServerTime, SystemCall, Token, Ttl, UserMessage,
+    ServerTime, SystemCall, Token, Ttl,
 };
 use crate::system::{random, thread};
 
@@ -36,6 +38,8 @@ pub(crate) struct ClientSettings {
     pub(crate) io_timeout: Duration,
     pub(crate) ttl: Ttl,
     pub(crate) min_replicas: u32,
+    /// The lock beside which a user may have keys who may not use others.
+    pub(crate) beside: Option<Name>,
 }
 
 /// Some hash slots of a cluster.
@@ -58,12 +62,8 @@ impl Location {
         let is_quorum = matches!(self, Self::Quorum(_));
         let (ttl, min_replicas) = (settings.ttl, settings.min_replicas);
         let servers = match self {
-            Self::Server(server) => {
-                vec![of_server(server.clone(), Role::Server, None, &[ALL_SLOTS], &settings)]
-            }
-            Self::Quorum(servers) => at_once(servers.clone(), move |server| {
-                of_server(server, Role::Server, Some(Probe::Run), &[ALL_SLOTS], &settings)
-            })?,
+            Self::Server(server) => of_named(vec![server.clone()], None, settings)?,
+            Self::Quorum(servers) => of_named(servers.clone(), Some(Probe::Run), settings)?,
             Self::Sentinels(Sentinels { sentinels, service, master }) => {
                 let (service, master) = (service.clone(), master.clone());
                 let ask = move |node: &mut Node, server: &mut Server| {
@@ -95,6 +95,77 @@ fn at_once<T: Send + 'static, R: Send + 'static>(
     Ok(started.into_iter().filter_map(|thread| thread.join().ok()).collect())
 }
 
+/// Looks at servers that the URLs name, and at all masters to which these names lead.
+fn of_named(
+    servers: Vec<Address>,
+    probe: Option<Probe>,
+    settings: ClientSettings,
+) -> Result<Vec<Server>, Failure> {
+    let timeout = settings.io_timeout;
+    let found = at_once(servers, move |address| {
+        let named = address.clone();
+        let mut server = of_server(address, Role::Server, probe, &[ALL_SLOTS], &settings);
+        add_masters_behind(&mut server, &named, timeout);
+        (server, named)
+    })?;
+    with_replicas(found, timeout)
+}
+
+/// Asks each address of a host name which master it leads to. One that does not connect leads no
+/// client anywhere.
+fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration) {
+    let limit = Limit::new(timeout, None);
+    let all = address.route.addresses(&address.endpoint, limit).unwrap_or_default();
+    if all.len() < 2 {
+        return;
+    }
+    let named = address.clone();
+    let asked = at_once(all, move |one| {
+        let mut node = Node::new(named.only_at(one.clone()), timeout, None);
+        let mut behind = Server::new(shown(&one), Role::Server);
+        facts::of_server(&mut node, &mut behind);
+        (behind, node.has_sent)
+    });
+    let mut runs = BTreeMap::new();
+    for (behind, has_sent) in asked.unwrap_or_default() {
+        match (behind.facts.text("run_id"), behind.facts.text("role")) {
+            (Some(run), Some("master")) => drop(runs.insert(run.to_owned(), behind.name)),
+            (None, _) if has_sent => server.unknown.push(format!("{} (no answer)", behind.name)),
+            _ => {}
+        }
+    }
+    server.behind = runs.into_values().collect();
+}
+
+fn shown(address: &SockAddr) -> String {
+    address.as_socket().map_or_else(String::new, |address| address.to_string())
+}
+
+/// Looks at the replicas of these servers, too.
+fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec<Server>, Failure> {
+    let mut replicas = Vec::new();
+    for (server, address) in &found {
+        for replica in server.facts.replicas() {
+            if let Ok(endpoint) = address.named(replica.host, replica.port) {
+                replicas.push((address.at(endpoint), server.name.clone()));
+            }
+        }
+    }
+    let look = move |(address, master): (Address, String)| {
+        let mut replica = Server { master: Some(master), ..Server::new(&address, Role::Replica) };
+        let mut node = Node::new(address, timeout, None);
+        facts::of_server(&mut node, &mut replica);
+        compare_clock(&mut replica, "tell the time", || {
+            let time = wire::from_redis_value(node.ask(wire::cmd("TIME"), None)?);
+            let (seconds, _): (u64, u64) = time.map_err(|_| node.unexpected_reply())?;
+            Ok(ServerTime(seconds.saturating_mul(1_000)))
+        });
+        replica
+    };
+    let replicas = at_once(replicas, look)?;
+    Ok(found.into_iter().map(|(server, _)| server).chain(replicas).collect())
+}
+
 /// Looks at a server that has locks; in a cluster, at those in its hash slots.
 fn of_server(
     address: Address,
@@ -107,7 +178,7 @@ fn of_server(
     let database = address.database;
     let node = Node::new(address, settings.io_timeout, probe);
     let mut store = RedisStore::new(node, database, settings.min_replicas);
-    if let Some(key) = free_key(&settings.prefix, slots) {
+    if let Some(key) = free_key(settings, slots) {
         let tokens = exercise(&mut server, &mut store, &key);
         let (node, mut began) = (&mut store.topology, None);
         unless_asked(&mut server, node);
@@ -127,7 +198,7 @@ fn of_server(
         if probe == Some(Probe::Run) {
             step(&mut server, "vote", || {
                 node.ask_promotion()?;
-                began = node.run_as_master(&key.shared(PROMOTED))?;
+                began = node.run_as_master(&Key::pattern(&settings.prefix).shared(PROMOTED))?;
                 Ok(())
             });
             let age = |run: Run| (run.began, Instant::now().since(run.since));
@@ -143,10 +214,27 @@ fn of_server(
             Some(_) => drop(node.ask(remove, None)),
             None => {}
         }
+        name_keys(&mut server, settings);
     }
     facts::of_server(&mut store.topology, &mut server);
     add_route(&mut server, &store.topology.address, settings.io_timeout);
     server
+}
+
+/// A user who may not use the keys of any lock may use those of one, or should.
+fn name_keys(server: &mut Server, settings: &ClientSettings) {
+    let remedy = match &settings.beside {
+        None => "add the NAME of a lock that this user may use".to_owned(),
+        Some(name) => {
+            let key = Key::new(&settings.prefix, name);
+            format!("allow ~{} and ~{}", key.as_str(), key.sides())
+        }
+    };
+    for why in server.steps.iter_mut().filter_map(|(_, step)| step.as_mut().err()) {
+        if why.problem().ends_with("denies permission for the lock's keys") {
+            *why = why.clone().with_remedy(remedy.clone());
+        }
+    }
 }
 
 /// Adds what the connection to a server that answers shows.
@@ -159,7 +247,7 @@ fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
     server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
     let is_remote = server.addresses.iter().any(|address| !address.is_loopback());
     server.is_plain = is_remote && address.tls.is_none();
-    server.certificate_ends = wire::certificate_expiry(address, limit(), CERTIFICATE_ENDS_SOON);
+    server.certificates = wire::ending_certificates(address, limit(), CERTIFICATE_ENDS_SOON);
 }
 
 /// Asks sentinels or nodes of a cluster for the masters, and then looks at these.
@@ -193,10 +281,14 @@ fn of_masters(
     let is_listed = |it: &Server| has_failed(it) && !masters.contains_key(&it.name);
     servers.retain(|server| role == Role::Sentinel || is_listed(server));
     let probe = (role == Role::Sentinel).then_some(Probe::Role);
-    let look = move |(address, slots): (_, Vec<_>)| {
-        of_server(address, of_master, probe, &slots, &settings)
+    let look = move |(address, slots): (Address, Vec<_>)| {
+        (of_server(address.clone(), of_master, probe, &slots, &settings), address)
     };
-    servers.extend(at_once(masters.into_values().collect(), look)?);
+    let mut found = at_once(masters.into_values().collect(), look)?;
+    // Different names may stand for one server.
+    let mut runs = BTreeSet::new();
+    found.retain(|(it, _)| it.facts.text("run_id").is_none_or(|run| runs.insert(run.to_owned())));
+    servers.extend(with_replicas(found, timeout)?);
     Ok(servers)
 }
 
@@ -209,6 +301,8 @@ fn of_service(
 ) -> Result<Masters, Failure> {
     let named = master.at(sentinel::ask(node, service)?);
     server.master = Some(named.to_string());
+    let all = named.route.addresses(&named.endpoint, Limit::new(node.io_timeout, None));
+    server.master_addresses = all.iter().flatten().filter_map(SockAddr::as_socket).collect();
     facts::of_service(node, server, service);
     Ok(vec![(named, ALL_SLOTS)])
 }
@@ -227,12 +321,14 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
     let shown = format!("local:{}", directory.path().display());
     let mut server = Server::new(shown, Role::Directory);
     if directory.is_chosen_but_missing() {
-        let fault = UserMessage::new("does not exist");
-        server.failure = Some(fault.with_remedy("create it, or correct the URL"));
+        match directory.may_be_created() {
+            Ok(parent) => server.facts = hazards::of(&parent),
+            Err(failure) => server.failure = Some(failure.message()),
+        }
         return server;
     }
     let mut store = Local::new(directory.clone(), settings.io_timeout);
-    if let Some(key) = free_key(&settings.prefix, &[ALL_SLOTS]) {
+    if let Some(key) = free_key(settings, &[ALL_SLOTS]) {
         exercise(&mut server, &mut store, &key);
         step(&mut server, "list", || {
             let one = Pattern::new(&Pattern::escape(key.as_str())).ok();
@@ -246,13 +342,18 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
 
 /// The key of a lock that no other client uses, in one of these hash slots; `None` if they can have
 /// no lock.
-fn free_key(prefix: &Prefix, slots: &[Slots]) -> Option<Key> {
+fn free_key(settings: &ClientSettings, slots: &[Slots]) -> Option<Key> {
+    let prefix = &settings.prefix;
     let key = || {
-        let name: Name = format!("inspect-servers-{}", new_token().as_str()).parse().ok()?;
-        Some(Key::new(prefix, &name))
+        let name = format!("inspect-servers-{}", new_token().as_str());
+        match &settings.beside {
+            Some(lock) => Some(Key::new(prefix, lock).beside_it(&name)),
+            None => Some(Key::new(prefix, &name.parse().ok()?)),
+        }
     };
     let serves = |key: &Key| slots.iter().any(|slots| slots.contains(&key.slot()));
-    std::iter::repeat_with(key).take(NAMES).flatten().find(serves)
+    let tries = if settings.beside.is_some() { 1 } else { NAMES };
+    std::iter::repeat_with(key).take(tries).flatten().find(serves)
 }
 
 fn new_token() -> Token {
@@ -293,18 +394,27 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
         }
         _ => Ok(()),
     });
+    compare_clock(server, "inspect", || Ok(store.inspect(key)?.now));
+    step(server, "release", || store.release(key, token, Outcome::Unknown).map(|_| ()));
+    tokens
+}
+
+/// Times a step that tells the server's time.
+fn compare_clock(
+    server: &mut Server,
+    name: &'static str,
+    ask: impl FnOnce() -> Result<ServerTime, Failure>,
+) {
     let (mut before, mut now) = (Instant::now(), None);
-    step(server, "inspect", || {
+    step(server, name, || {
         before = Instant::now();
-        now = Some(store.inspect(key)?.now);
+        now = Some(ask()?);
         Ok(())
     });
     if let Some(ServerTime(now)) = now {
         let middle = (before.since_boot() + Instant::now().since_boot()) / 2;
         server.clock = Some(Duration::from_millis(now).saturating_sub(middle));
     }
-    step(server, "release", || store.release(key, token, Outcome::Unknown).map(|_| ()));
-    tokens
 }
 
 /// Times one step, unless the server has not answered an earlier one.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use clap::{Arg, Command};
 use rlock::exit::{self, Subcommands};
+use rlock::rules::servers::all as findings;
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
 use super::manual;
@@ -42,6 +43,12 @@ impl Page<'_> {
         page += &format!(".SH DESCRIPTION\n{}", self.description());
         page += &self.options();
         page += &self.documents();
+        if self.subcommand() == Some("inspect") {
+            let findings = Vec::from_iter(
+                findings().map(|[id, source, remedy]| (id, format!("From {source}: {remedy}."))),
+            );
+            page += &format!(".SH FINDINGS\n{}{}", filled(manual::FINDINGS), list(&findings));
+        }
         page += &format!(".SH \"EXIT STATUS\"\n{}", list(&self.statuses()));
         page += &format!(".SH ENVIRONMENT\n{}", list(&self.environment()));
         page += &format!(".SH FILES\n{}", list(manual::FILES));

@@ -259,17 +259,21 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
         "Its program and version, seconds since its start, the fastest round trip in milliseconds (not \
          an integer), whether it has an append-only file, and the number of replicas.",
     ),
-    ("servers[].unknown[]", "Commands that this user may not run, so that other fields are null."),
+    ("servers[].unknown[]", "What is not known of it, and why, but is no finding."),
     (
         "findings[].server, .problem, .remedy",
-        "The server, what may break a promise, and the remedy.",
+        "The server, or null for all together; what may break a promise; and the remedy.",
     ),
-    ("findings[].finding", "A word for the problem, such as evicts, for programs."),
+    ("findings[].finding", "A word for the problem, such as evicts; see FINDINGS."),
     (
         "findings[].assumption",
         "Number of the assumption in docs/promises.md that does not hold. Null if none.",
     ),
 ];
+
+/// The section about what --servers finds.
+pub(crate) const FINDINGS: &str = "What inspect --servers finds, the worst first: where it comes from, and the remedy unless the \
+     message has another.";
 
 /// The section about messages that need more than a line, one paragraph per item.
 pub(crate) const DIAGNOSTICS: &[&str] = &[

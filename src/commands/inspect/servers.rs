@@ -9,16 +9,23 @@ use crate::exit::{self, Exit};
 use crate::inspect::servers::{documents, list, table};
 use crate::report::Report;
 use crate::rules::servers::findings;
-use crate::rules::{Failure, show};
+use crate::rules::{Failure, Subject, UserMessage, show};
 use crate::store::survey::ClientSettings;
 
 pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
+    let beside = match &options.subject {
+        Some(Subject::Matching(_)) => {
+            let fault = UserMessage::new("--servers takes the NAME of one lock, not a pattern");
+            return Err(Error::Usage(fault.with_remedy("use a NAME that this user may use")));
+        }
+        subject => subject.as_ref().and_then(Subject::name).cloned(),
+    };
     let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
     let server =
         ServerSettings::resolve(&options.common, Some(ttl), min_replicas, ReadOnce::new())?;
     report.detail(format_args!("using {server}"));
     let ServerSettings { location, prefix, io_timeout, .. } = server;
-    let survey = location.survey(&ClientSettings { prefix, io_timeout, ttl, min_replicas });
+    let survey = location.survey(&ClientSettings { prefix, io_timeout, ttl, min_replicas, beside });
     let survey = survey?;
     for server in &survey.servers {
         for (step, took) in

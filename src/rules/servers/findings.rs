@@ -1,8 +1,10 @@
 //! The table of findings: to add one, add a row here and a test in `tests/servers.rs`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Facts, Role, Server, Survey};
+use super::{Facts, Replica, Role, Server, Survey};
+use crate::rules::quorum::majority;
 use crate::rules::waiter::heartbeat;
 use crate::rules::{UserMessage, show};
 
@@ -10,65 +12,94 @@ use crate::rules::{UserMessage, show};
 pub struct Finding {
     /// The word for it in JSON.
     pub(crate) id: &'static str,
-    pub(crate) server: String,
+    /// `None` if it is about all of them.
+    pub(crate) server: Option<String>,
     /// What is wrong, and what to do.
     pub(crate) message: UserMessage,
     /// The row of the assumptions in docs/promises.md that it breaks.
     pub(crate) assumption: Option<u8>,
 }
 
-/// Looks at one server among all of them.
-type Find = fn(&Survey, &Server) -> Vec<UserMessage>;
+/// Looks at one server among all of them, or at all together.
+enum Find {
+    Each(fn(&Survey, &Server) -> Vec<UserMessage>),
+    All(fn(&Survey) -> Option<String>),
+}
 
-/// The word for a finding, the assumption that it breaks (0 if none), the condition with its text,
-/// and the remedy for a text that has none.
-type Row = (&'static str, u8, Find, &'static str);
+use Find::{All, Each};
 
-/// All findings, the worst first.
+/// The word for a finding, the assumption that it breaks (0 if none), where it comes from, the
+/// condition with its text, and the remedy for a text that has none.
+type Row = (&'static str, u8, &'static str, Find, &'static str);
+
+/// All findings, the worst first: what stops all locks, then causes before their consequences.
 const ROWS: &[Row] = &[
-    ("unusable", 0, |_, it| it.failure.iter().cloned().collect(), "check the server"),
-    ("refuses", 0, failed_steps, "check the server"),
-    ("replica", 6, |_, it| told(is_replica(it, true).then_some("is a replica")), MASTER),
-    ("writable-replica", 6, writable_replica, MASTER),
-    ("cluster-node", 6, cluster_node, "use a redis+cluster:// URL"),
-    ("same-server", 0, same_server, "list each server once"),
-    ("version", 0, too_old, "use Redis 6.2 or later, or Valkey"),
-    ("cluster-down", 0, cluster_down, "run redis-cli --cluster check there"),
-    ("cluster-slots", 0, missing_slots, "restore the servers of the others"),
-    ("evicts", 1, |_, it| told(evicts_locks(&it.facts)), "set maxmemory-policy noeviction"),
-    ("no-append-only-file", 1, no_append_only_file, "set appendonly yes"),
-    ("appendfsync", 1, late_fsync, "set appendfsync always"),
-    ("few-replicas", 1, few_replicas, "add a replica, or lower --min-replicas"),
-    ("replica-lags", 1, lagging_replicas, "check the replica and its network"),
-    ("sentinels-disagree", 6, disagreeing_sentinel, "check the sentinels and their network"),
-    ("few-sentinels", 0, few_sentinels, "run at least three sentinels"),
-    ("cannot-vote", 0, too_young, "wait, and restart or fail over one server at a time"),
-    ("clocks-apart", 2, clocks_apart, "synchronize the clocks with NTP"),
-    ("same-host", 0, same_host, "run each server of a quorum on its own host"),
-    ("memory", 0, |_, it| near(it, ["used_memory", "maxmemory", "maxmemory"]), "raise maxmemory"),
-    ("connections", 0, |_, it| near(it, CONNECTIONS), "raise maxclients"),
-    ("slow", 4, slow, "raise --ttl, or use a closer server"),
-    ("idle-timeout", 0, closes_idle_connections, "set timeout 0"),
-    ("certificate", 0, ending_certificate, "renew it"),
-    ("not-encrypted", 0, unencrypted, "use a rediss:// URL"),
+    ("no-lock", 0, TRYING, All(too_few_votes), "restore the servers below"),
+    ("unusable", 0, TRYING, Each(unusable), "check the server"),
+    ("refuses", 0, TRYING, Each(failed_steps), "check the server"),
+    ("not-checked", 0, "any question", Each(unanswered), "allow the question"),
+    ("replica", 6, INFO, Each(is_a_replica), "use the address of the master"),
+    ("writable-replica", 6, INFO, Each(writable_replica), "set replica-read-only yes"),
+    ("several-masters", 6, ADDRESSES, Each(several_masters), "let the name lead to one master"),
+    ("cluster-node", 6, INFO, Each(cluster_node), "use a redis+cluster:// URL"),
+    ("same-server", 0, INFO, Each(same_server), "list each server once"),
+    ("version", 0, INFO, Each(too_old), "use Redis 6.2 or later, or Valkey"),
+    ("cluster-down", 0, CLUSTER, Each(cluster_down), "run redis-cli --cluster check there"),
+    ("cluster-slots", 0, CLUSTER, Each(missing_slots), "restore the servers of the others"),
+    ("evicts", 1, INFO, Each(evicts), "set maxmemory-policy noeviction"),
+    ("no-append-only-file", 1, INFO, Each(no_append_only_file), "set appendonly yes"),
+    ("appendfsync", 1, CONFIG, Each(late_fsync), "set appendfsync always"),
+    ("few-replicas", 1, INFO, Each(few_replicas), "add a replica, or lower --min-replicas"),
+    ("many-replicas", 1, INFO, Each(many_replicas), "raise --min-replicas, or remove replicas"),
+    ("replica-lags", 1, INFO, Each(lagging_replicas), "check the replica and its network"),
+    ("replica-not-checked", 1, REPLICA, Each(unknown_replica), "let this host connect to it"),
+    ("replica-priority", 1, REPLICA, Each(priorities), "set one replica-priority on all of them"),
+    ("sentinels-disagree", 6, SENTINEL, Each(disagreeing_sentinel), CHECK_SENTINELS),
+    ("few-sentinels", 0, SENTINEL, All(few_sentinels), "run at least three sentinels"),
+    ("sentinel-quorum", 0, SENTINEL, Each(no_quorum), "restore the sentinels that do not answer"),
     (
-        "network-file-system",
-        6,
-        |_, it| of_directory(it, "network", "is on a file system of"),
-        LOCAL_DISK,
+        "cannot-vote",
+        0,
+        VOTE,
+        Each(too_young),
+        "wait, and restart or fail over one server at a time",
     ),
-    (
-        "cleaned",
-        7,
-        |_, it| of_directory(it, "cleaned", "can be emptied by programs that clean"),
-        LOCAL_DISK,
-    ),
-    ("writable-by-others", 7, |_, it| told(it.facts.text("writable")), LOCAL_DISK),
-    ("tmpfs", 1, |_, it| of_directory(it, "tmpfs", "is emptied by a reboot (tmpfs)"), LOCAL_DISK),
+    ("clocks-apart", 2, TIME, Each(clocks_apart), "synchronize the clocks with NTP"),
+    ("two-servers", 0, URL, All(two_servers), "use three or five servers"),
+    ("same-host", 0, ADDRESSES, Each(same_host), "run each server of a quorum on its own host"),
+    ("memory", 0, INFO, Each(|_, it| near(it, MEMORY)), "raise maxmemory"),
+    ("connections", 0, INFO, Each(|_, it| near(it, CONNECTIONS)), "raise maxclients"),
+    ("slow", 4, TRYING, Each(slow), "raise --ttl, or use a closer server"),
+    ("idle-timeout", 0, CONFIG, Each(closes_idle_connections), "set timeout 0"),
+    ("certificate", 0, "TLS", Each(ending_certificates), "renew it"),
+    ("not-encrypted", 0, URL, Each(unencrypted), "use a rediss:// URL"),
+    ("network-file-system", 6, PLACE, Each(on_network), LOCAL_DISK),
+    ("cleaned", 7, PLACE, Each(cleaned), LOCAL_DISK),
+    ("writable-by-others", 7, PLACE, Each(writable_by_others), LOCAL_DISK),
+    ("tmpfs", 1, PLACE, Each(on_tmpfs), LOCAL_DISK),
 ];
 
-const MASTER: &str = "use the address of the master";
+/// Where findings come from.
+const TRYING: &str = "what a client does";
+const INFO: &str = "INFO";
+const CONFIG: &str = "CONFIG GET";
+const CLUSTER: &str = "CLUSTER INFO";
+const SENTINEL: &str = "SENTINEL";
+const REPLICA: &str = "INFO of each replica";
+const VOTE: &str = "INFO, and the mark of a promotion";
+const TIME: &str = "TIME";
+const ADDRESSES: &str = "the addresses of the host name";
+const URL: &str = "the URL";
+const PLACE: &str = "the directory";
+
+/// The word for each finding, where it comes from, and its remedy unless the message has another.
+pub fn all() -> impl Iterator<Item = [&'static str; 3]> {
+    ROWS.iter().map(|(id, _, source, _, remedy)| [*id, *source, *remedy])
+}
+
+const CHECK_SENTINELS: &str = "check the sentinels and their network";
 const LOCAL_DISK: &str = "use a directory on a local disk that only you or a group can write";
+const MEMORY: [&str; 3] = ["used_memory", "maxmemory", "maxmemory"];
 const CONNECTIONS: [&str; 3] = ["connected_clients", "maxclients", "maxclients"];
 
 /// The share of a limit, in percent, from which it counts as near.
@@ -83,14 +114,20 @@ const LAG: u64 = 10;
 /// What keeps these servers from keeping the promises, the worst first.
 pub fn findings(survey: &Survey) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (id, assumption, find, remedy) in ROWS {
-        for server in &survey.servers {
-            findings.extend(find(survey, server).into_iter().map(|message| Finding {
+    for (id, assumption, _, find, remedy) in ROWS {
+        let mut add = |server: Option<&Server>, message: UserMessage| {
+            findings.push(Finding {
                 id,
-                server: server.name.clone(),
+                server: server.map(|server| server.name.clone()),
                 message: message.or_remedy(remedy),
                 assumption: Some(*assumption).filter(|number| *number > 0),
-            }));
+            });
+        };
+        match find {
+            All(find) => told(find(survey)).into_iter().for_each(|it| add(None, it)),
+            Each(find) => survey.servers.iter().for_each(|server| {
+                find(survey, server).into_iter().for_each(|it| add(Some(server), it));
+            }),
         }
     }
     findings
@@ -106,6 +143,60 @@ pub fn evicts_locks(facts: &Facts) -> Option<String> {
 
 fn told<T: Into<String>>(problem: Option<T>) -> Vec<UserMessage> {
     problem.map(UserMessage::new).into_iter().collect()
+}
+
+fn evicts(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    told(evicts_locks(&server.facts))
+}
+
+/// The servers of a quorum.
+fn members(survey: &Survey) -> impl Iterator<Item = &Server> {
+    survey.servers.iter().filter(|it| survey.is_quorum && it.role == Role::Server)
+}
+
+/// A majority must vote for a lock.
+fn too_few_votes(survey: &Survey) -> Option<String> {
+    let votes = |it: &&Server| {
+        let fails = |(step, result): &(&str, Result<_, _>)| {
+            ["acquire", "vote"].contains(step) && result.is_err()
+        };
+        let refuses = it.failure.is_some() || it.steps.iter().any(fails);
+        !refuses && too_young(survey, it).is_empty() && same_server(survey, it).is_empty()
+    };
+    let (all, can) = (members(survey).count(), members(survey).filter(votes).count());
+    let needed = majority(all);
+    (survey.is_quorum && can < needed).then(|| {
+        format!("no lock can be acquired: {can} of {all} servers can vote, {needed} are needed")
+    })
+}
+
+fn two_servers(survey: &Survey) -> Option<String> {
+    (members(survey).count() == 2).then(|| "locks stop if one of two servers fails".to_owned())
+}
+
+/// A replica that this host cannot ask may be healthy, and has its own row.
+fn unusable(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    server.failure.iter().filter(|_| server.role != Role::Replica).cloned().collect()
+}
+
+fn unknown_replica(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let failure = server.failure.iter().filter(|_| server.role == Role::Replica);
+    let master = server.master.as_deref().unwrap_or_default();
+    let is_of = |why: &str| format!("replica of {master} was not checked: {why}");
+    failure.cloned().map(|it| it.reworded(is_of)).collect()
+}
+
+/// What the server refuses to tell, unless a client could not use it for the same reason.
+fn unanswered(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let is_told = |why: &UserMessage| {
+        server.steps.iter().any(|(_, step)| step.as_ref().is_err_and(|other| other == why))
+    };
+    server.unanswered.iter().filter(|why| !is_told(why)).cloned().collect()
+}
+
+fn several_masters(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let several = (server.behind.len() > 1).then(|| server.behind.join(" and "));
+    told(several.map(|masters| format!("leads to several masters: {masters}")))
 }
 
 /// Each different reason for which a client cannot do what it does. A replica refuses all of it,
@@ -126,6 +217,11 @@ fn failed_steps(_: &Survey, server: &Server) -> Vec<UserMessage> {
         })
     };
     problems.into_iter().map(message).collect()
+}
+
+fn is_a_replica(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let is_used = server.role != Role::Replica && is_replica(server, true);
+    told(is_used.then_some("is a replica"))
 }
 
 fn is_replica(server: &Server, read_only: bool) -> bool {
@@ -172,8 +268,14 @@ fn late_fsync(survey: &Survey, server: &Server) -> Vec<UserMessage> {
 
 /// The servers of a quorum before this one.
 fn earlier<'a>(survey: &'a Survey, server: &Server) -> impl Iterator<Item = &'a Server> {
-    let before = survey.servers.iter().take_while(|other| !std::ptr::eq(*other, server));
-    before.filter(|_| survey.is_quorum)
+    let is_member = server.role == Role::Server;
+    members(survey).take_while(move |other| is_member && !std::ptr::eq(*other, server))
+}
+
+/// The master of a replica.
+fn master_of<'a>(survey: &'a Survey, replica: &Server) -> Option<&'a Server> {
+    let master = replica.master.as_ref().filter(|_| replica.role == Role::Replica)?;
+    survey.servers.iter().find(|it| it.role != Role::Replica && it.name == *master)
 }
 
 fn same_server(survey: &Survey, server: &Server) -> Vec<UserMessage> {
@@ -202,7 +304,7 @@ fn clocks_apart(survey: &Survey, server: &Server) -> Vec<UserMessage> {
             format!("has a clock that differs from that of {} by {}", other.name, show(apart))
         })
     };
-    told(earlier(survey, server).find_map(apart))
+    told(earlier(survey, server).chain(master_of(survey, server)).find_map(apart))
 }
 
 fn too_old(_: &Survey, server: &Server) -> Vec<UserMessage> {
@@ -214,43 +316,73 @@ fn too_old(_: &Survey, server: &Server) -> Vec<UserMessage> {
     told(old.map(|version| format!("is Redis {version}")))
 }
 
+/// The number of replicas of a master, if grants must reach some of them.
+fn replicas_of_master(survey: &Survey, server: &Server) -> Option<u64> {
+    let is_master = server.facts.text("role") == Some("master") && survey.min_replicas > 0;
+    server.replicas().filter(|_| is_master)
+}
+
 fn few_replicas(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let wanted = u64::from(survey.min_replicas) + 1;
-    let few = server.replicas().filter(|has| survey.min_replicas > 0 && *has < wanted);
+    let few = replicas_of_master(survey, server).filter(|has| *has < wanted);
     told(few.map(|has| format!("has {has} of the {wanted} replicas that a failover requires")))
 }
 
-/// INFO describes a replica as `ip=127.0.0.1,port=6380,state=online,offset=42,lag=1`.
+/// In a failover, both the old master and the new one could have enough of them.
+fn many_replicas(survey: &Survey, server: &Server) -> Vec<UserMessage> {
+    let least = survey.min_replicas;
+    let many = replicas_of_master(survey, server).filter(|has| *has > 2 * u64::from(least));
+    told(many.map(|has| {
+        format!("has {has} replicas, so with --min-replicas {least}, two masters can grant a lock")
+    }))
+}
+
 fn lagging_replicas(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let problem = |replica: &str| {
-        let field = |name| replica.split(',').find_map(|it| it.strip_prefix(name));
-        let address = format!("{}:{}", field("ip=")?, field("port=")?);
-        match (field("state=")?, field("lag=")?.parse().ok()?) {
+    let problem = |replica: Replica<'_>| {
+        let Replica { host, port, state, lag } = replica;
+        match (state, lag) {
             ("online", 0..LAG) => None,
-            ("online", lag) => Some(format!("has not heard from its replica {address} for {lag}s")),
-            (state, _) => Some(format!("has a replica {address} that is not online ({state})")),
+            ("online", lag) => {
+                Some(format!("has not heard from its replica {host}:{port} for {lag}s"))
+            }
+            _ => Some(format!("has a replica {host}:{port} that is not online ({state})")),
         }
     };
-    server.facts.numbered("slave").filter_map(problem).map(UserMessage::new).collect()
+    server.facts.replicas().filter_map(problem).map(UserMessage::new).collect()
+}
+
+/// With different ones, Sentinel prefers a replica that may have received less. One with 0 is never
+/// promoted.
+fn priorities(survey: &Survey, server: &Server) -> Vec<UserMessage> {
+    let of_server = |it: &&Server| it.master.as_ref() == Some(&server.name);
+    let replicas = survey.servers.iter().filter(|it| it.role == Role::Replica).filter(of_server);
+    let all = replicas.filter_map(|it| it.facts.number("slave_priority")).filter(|it| *it > 0);
+    let all = BTreeSet::from_iter(all);
+    let shown = Vec::from_iter(all.iter().map(u64::to_string)).join(" and ");
+    told((all.len() > 1).then(|| format!("has replicas with replica-priority {shown}")))
 }
 
 fn disagreeing_sentinel(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let first = survey.servers.iter().find_map(|it| Some((&it.name, it.master.as_ref()?)));
-    let other = server.master.as_ref().zip(first).filter(|(master, (_, named))| master != named);
-    told(other.map(|(master, (name, named))| {
-        format!("says that the master is {master}, but {name} says {named}")
+    let mut sentinels = survey.servers.iter().filter(|it| it.role == Role::Sentinel);
+    let Some(first) = sentinels.find(|it| it.master.is_some()) else { return Vec::new() };
+    let is_same = server.master == first.master
+        || server.master_addresses.iter().any(|it| first.master_addresses.contains(it));
+    let other = server.master.as_ref().zip(first.master.as_ref());
+    let other = other.filter(|_| server.role == Role::Sentinel && !is_same);
+    told(other.map(|(master, named)| {
+        format!("says that the master is {master}, but {} says {named}", first.name)
     }))
 }
 
-/// One finding for all sentinels, at the first.
-fn few_sentinels(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let others = |it: &Server| it.facts.number("num-other-sentinels");
-    let first = survey.servers.iter().find(|it| others(it).is_some());
-    let is_first = first.is_some_and(|first| std::ptr::eq(first, server));
-    let few = others(server).filter(|others| is_first && *others < 2);
-    told(few.map(|others| {
-        format!("knows {others} other sentinel{}", if others == 1 { "" } else { "s" })
-    }))
+fn few_sentinels(survey: &Survey) -> Option<String> {
+    let number = |it: &Server| it.facts.number("num-other-sentinels");
+    let others = survey.servers.iter().find_map(number).filter(|others| *others < 2)?;
+    Some(format!("the service has {}", if others == 0 { "one sentinel" } else { "two sentinels" }))
+}
+
+fn no_quorum(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let why = server.facts.text("no-quorum");
+    told(why.map(|why| format!("cannot start a failover, because too few sentinels answer: {why}")))
 }
 
 fn too_young(survey: &Survey, server: &Server) -> Vec<UserMessage> {
@@ -286,18 +418,30 @@ fn closes_idle_connections(survey: &Survey, server: &Server) -> Vec<UserMessage>
     told(short.map(|it| format!("closes connections that are idle for {}", show(it))))
 }
 
-fn ending_certificate(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let ends = server.certificate_ends;
-    told(ends.map(|ends| format!("has a certificate that expires in {}", show(ends))))
+fn ending_certificates(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let told = |(what, left): &(&str, Duration)| format!("{what} expires in {}", show(*left));
+    server.certificates.iter().map(told).map(UserMessage::new).collect()
 }
 
 fn unencrypted(_: &Survey, server: &Server) -> Vec<UserMessage> {
     told(server.is_plain.then_some("is reached over the network without TLS"))
 }
 
-/// What is wrong with the place of a directory.
-fn of_directory(server: &Server, fact: &str, problem: &str) -> Vec<UserMessage> {
-    told(server.facts.text(fact).map(|detail| format!("{problem} {detail}").trim_end().to_owned()))
+fn on_network(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    told(server.facts.text("network").map(|kind| format!("is on a file system of {kind}")))
+}
+
+fn cleaned(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    let place = server.facts.text("cleaned");
+    told(place.map(|place| format!("can be emptied by programs that clean {place}")))
+}
+
+fn writable_by_others(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    told(server.facts.text("writable"))
+}
+
+fn on_tmpfs(_: &Survey, server: &Server) -> Vec<UserMessage> {
+    told(server.facts.text("tmpfs").map(|_| "is emptied by a reboot (tmpfs)"))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::folder::Folder;
 use super::names::{GUARD, LONGEST, STATE, decoded, encoded, hidden, hidden_as};
 use crate::report::plain;
 use crate::rules::{Failure, Key, NAME_ANOTHER, UserMessage};
+use crate::system::rights;
 
 #[derive(Clone, Debug)]
 pub struct Directory {
@@ -155,6 +156,20 @@ impl Directory {
     pub(in crate::store) fn is_chosen_but_missing(&self) -> bool {
         let missing = || fs::metadata(&self.path).err().map(|error| error.kind());
         !self.private && missing() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// The parent of a directory that is missing, in which this user can create it.
+    pub(in crate::store) fn may_be_created(&self) -> Result<Self, Failure> {
+        let parent = self.path.parent().unwrap_or(&self.path);
+        let what = format!("cannot create {}", self.path.display());
+        match rights::missing(parent, rustix::fs::Access::WRITE_OK) {
+            _ if !parent.is_dir() => {
+                let what = format!("{what}: {} does not exist", parent.display());
+                Err(Failure::misconfigured(what, "create it, or correct the URL"))
+            }
+            Some(missing) => Err(Failure::misconfigured(what, missing)),
+            None => Ok(Self::new(parent, true)),
+        }
     }
 
     /// Fails if the user named a directory that is missing: locks may be in another one.

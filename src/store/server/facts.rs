@@ -2,46 +2,65 @@
 
 use super::node::Node;
 use crate::rules::Failure;
-use crate::rules::servers::{Facts, Server, evicts_locks};
+use crate::rules::servers::{Facts, Role, Server, evicts_locks};
 use crate::store::wire::{self, Cmd, Value, from_redis_value};
 
 /// The settings that INFO does not tell.
 const SETTINGS: [&str; 3] = ["appendfsync", "maxclients", "timeout"];
 
-/// Adds all that this user may read of a server with locks.
+/// Adds all that this user may read of a server with locks, or of a replica of one.
 pub(in crate::store) fn of_server(node: &mut Node, server: &mut Server) {
     let read = |reply: Value| from_redis_value::<String>(reply).unwrap_or_default();
-    let information = ask(node, server, "INFO", wire::cmd("INFO")).map(read).unwrap_or_default();
+    let information = ask(node, server, wire::cmd("INFO")).map(read).unwrap_or_default();
     server.facts.read(&information);
-    if server.facts.text("cluster_enabled") == Some("1") {
+    if information.is_empty() {
+        return;
+    }
+    if server.role != Role::Replica && server.facts.text("cluster_enabled") == Some("1") {
         let question = wire::cmd("CLUSTER").arg("INFO").to_owned();
-        let cluster = ask(node, server, "CLUSTER INFO", question).map(read).unwrap_or_default();
+        let cluster = ask(node, server, question).map(read).unwrap_or_default();
         server.facts.read(&cluster);
     }
     for setting in SETTINGS {
         let question = wire::cmd("CONFIG").arg("GET").arg(setting).to_owned();
-        let answer = ask(node, server, "CONFIG GET", question).map(pairs).unwrap_or_default();
-        server.facts.extend(answer);
+        match asked(node, server, question) {
+            Some(Ok(settings)) => server.facts.extend(pairs(settings)),
+            // Providers that block this choose the settings themselves.
+            Some(Err(_)) if server.facts.text(setting).is_none() => {
+                server.unknown.push(format!("{setting} (no permission for CONFIG GET)"));
+            }
+            _ => {}
+        }
     }
 }
 
 /// Adds what a sentinel knows of a service.
 pub(in crate::store) fn of_service(sentinel: &mut Node, server: &mut Server, service: &str) {
-    let question = wire::cmd("SENTINEL").arg("MASTER").arg(service).to_owned();
-    let answer = ask(sentinel, server, "SENTINEL MASTER", question).map(pairs).unwrap_or_default();
+    let question = |of| wire::cmd("SENTINEL").arg(of).arg(service).to_owned();
+    let answer = ask(sentinel, server, question("MASTER")).map(pairs).unwrap_or_default();
     server.facts.extend(answer);
+    if let Some(Err(failure)) = asked(sentinel, server, question("CKQUORUM")) {
+        // The details follow the code of the error.
+        match failure.problem().split_once("NOQUORUM ") {
+            Some((_, why)) => server.facts.extend([("no-quorum".to_owned(), why.to_owned())]),
+            None => server.unanswered.push(failure.message()),
+        }
+    }
 }
 
-/// The reply; `None` also if this user may not ask, which is remembered.
-fn ask(node: &mut Node, server: &mut Server, name: &'static str, question: Cmd) -> Option<Value> {
+/// The reply; `None` if there is none, which is remembered.
+fn ask(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Value> {
+    asked(node, server, question)?.map_err(|it| server.unanswered.push(it.message())).ok()
+}
+
+/// The reply, or the refusal; `None` without either, which is remembered.
+fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<Value, Failure>> {
     if server.failure.is_some() {
         return None;
     }
     match node.ask(question, None).map_err(Failure::from) {
-        Ok(reply) => return Some(reply),
         Err(failure) if failure.is_unreachable() => server.failure = Some(failure.message()),
-        Err(_) if server.unknown.contains(&name) => {}
-        Err(_) => server.unknown.push(name),
+        answer => return Some(answer),
     }
     None
 }

@@ -48,12 +48,8 @@ impl Sentinel {
         }
     }
 
-    /// The master that the first sentinel to answer names, except for one that is `demoted`.
-    fn master(
-        &mut self,
-        demoted: Option<Endpoint>,
-        limit: Limit<'_>,
-    ) -> Result<&mut Node, Failure> {
+    /// The master that the first sentinel to answer names, except for one that does not serve.
+    fn master(&mut self, except: Option<Endpoint>, limit: Limit<'_>) -> Result<&mut Node, Failure> {
         let mut asked = Vec::new();
         for (index, sentinel) in self.sentinels.iter_mut().enumerate() {
             let another = sentinel.sibling(sentinel.endpoint().clone());
@@ -61,7 +57,7 @@ impl Sentinel {
         }
         let service = Arc::clone(&self.service);
         let question = move |sentinel: &mut Node| match ask(sentinel, &service) {
-            Ok(master) if demoted.as_ref() == Some(&master) => Err(not_a_master(&master)),
+            Ok(master) if except.as_ref() == Some(&master) => Err(not_a_master(&master)),
             answer => answer,
         };
         let answer = first("sentinel", asked, question, &mut self.diagnostics, limit);
@@ -81,14 +77,16 @@ impl Sentinel {
 pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
     let answer = sentinel.ask(question, None)?;
-    sentinel.address.serves_now();
     match answer {
         Value::Nil => {
             let what =
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
-            Err(Failure::misconfigured(what, "correct the service name in the URL"))
+            let failure = Failure::misconfigured(what, "correct the service name in the URL");
+            // One that was restarted without its configuration does not know it for a while.
+            Err(failure.once_served(sentinel.address.has_served()))
         }
         answer => {
+            sentinel.address.serves_now();
             let address = wire::from_redis_value::<(String, u16)>(answer);
             let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
             sentinel.address.named(&host, port)
@@ -125,10 +123,14 @@ impl Topology for Sentinel {
         }
         let master = self.master(None, Limit::new(call.time(self.io_timeout), interrupt))?;
         let mut reply = master.run_script(call, false, interrupt);
-        let demoted = self.master.endpoint().clone();
-        // During a failover, another sentinel may already name the new master.
-        if reply.as_ref().is_err_and(Refusal::is_not_here)
-            && let Ok(other) = self.master(Some(demoted), Limit::new(PATIENCE, interrupt))
+        let named = self.master.endpoint().clone();
+        // During a failover, another sentinel may already name the new master, and one may be wrong.
+        let is_elsewhere = |refusal: &Refusal| {
+            let failure = &refusal.failure;
+            refusal.is_not_here() || failure.is_transient() && !failure.maybe_executed()
+        };
+        if reply.as_ref().is_err_and(is_elsewhere)
+            && let Ok(other) = self.master(Some(named), Limit::new(PATIENCE, interrupt))
         {
             reply = other.run_script(call, false, interrupt);
         }

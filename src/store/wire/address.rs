@@ -160,6 +160,11 @@ impl Address {
         Self { endpoint, route, ..self.clone() }
     }
 
+    /// The same server by one of its addresses. Its certificate must still name the host.
+    pub(in crate::store) fn only_at(&self, address: SockAddr) -> Self {
+        Self { route: Route::only(address), ..self.clone() }
+    }
+
     /// A connection broke for a reason that the user must fix, unless a server has served a request
     /// before: then certificates, for example, are probably changing.
     pub(super) fn rejected(&self, fault: UserMessage, executed: bool) -> Failure {

@@ -5,7 +5,6 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Cmd, Value};
 use socket2::SockAddr;
@@ -39,20 +38,10 @@ pub(in crate::store) struct Connection {
     may_speak_tls: bool,
 }
 
-/// See [`has_answered`].
-static ANSWERED: AtomicBool = AtomicBool::new(false);
-
-/// Whether any server has answered this process, be it with an error, to its password, or to a TLS
-/// handshake. Then a holder may exist, whatever the server fails to do later.
-pub(crate) fn has_answered() -> bool {
-    ANSWERED.load(Ordering::Relaxed)
-}
-
 impl Connection {
     /// Connects within the limit.
     pub(in crate::store) fn open(peer: &Address, limit: Limit<'_>) -> Result<Self, Failure> {
         let stream = dial(peer, limit)?;
-        ANSWERED.fetch_or(peer.tls.is_some(), Ordering::Relaxed);
         Ok(Self {
             may_speak_tls: peer.tls.is_none() && !stream.address.is_unix(),
             stream,
@@ -118,7 +107,6 @@ impl Connection {
             }
             self.pending -= 1;
             self.may_speak_tls = false;
-            ANSWERED.store(true, Ordering::Relaxed);
         }
         Ok(replies)
     }

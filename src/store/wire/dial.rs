@@ -42,15 +42,16 @@ pub(super) fn dial(peer: &Address, limit: Limit<'_>) -> Result<Stream, Failure> 
     })
 }
 
-/// How long the certificate of the server remains valid, if less than this.
-pub(in crate::store) fn certificate_expiry(
+/// The certificates of a connection that end sooner than this, and how long they remain valid.
+pub(in crate::store) fn ending_certificates(
     peer: &Address,
     limit: Limit<'_>,
     within: Duration,
-) -> Option<Duration> {
-    let files = peer.tls.as_ref()?;
-    let (_, host) = greeting(peer).ok()??;
-    files.expiry(dial(peer, limit).ok()?.certificates(), &host, within)
+) -> Vec<(&'static str, Duration)> {
+    let (Some(files), Ok(stream)) = (peer.tls.as_ref(), dial(peer, limit)) else {
+        return Vec::new();
+    };
+    files.ending(stream.certificates(), within)
 }
 
 /// The certificate must name the host of the URL, whatever its address.

@@ -35,9 +35,17 @@ struct Known {
     addresses: Vec<SockAddr>,
     /// When the next lookup is due; `None` while one is under way.
     again: Option<Instant>,
+    /// Whether there is only one address, whatever the endpoint resolves to.
+    is_fixed: bool,
 }
 
 impl Route {
+    /// Leads to this address alone.
+    pub(super) fn only(address: SockAddr) -> Self {
+        let known = Known { addresses: vec![address], is_fixed: true, ..Known::default() };
+        Self(Arc::new(Mutex::new(known)))
+    }
+
     /// Looks up the addresses, and returns them in the order in which to try them.
     ///
     /// The system's resolver has no timeout and cannot be interrupted, so it runs on another thread,
@@ -47,6 +55,9 @@ impl Route {
         endpoint: &Endpoint,
         limit: Limit<'_>,
     ) -> Result<Vec<SockAddr>, Failure> {
+        if self.known().is_fixed {
+            return Ok(self.known().addresses.clone());
+        }
         if is_literal(endpoint) || matches!(endpoint, Endpoint::Unix(_)) {
             return Ok(self.keep(look_up(endpoint)?));
         }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use rustls::pki_types::CertificateDer;
@@ -11,6 +12,15 @@ use socket2::{SockAddr, Socket};
 use super::tls::io_error;
 use crate::rules::SystemCall;
 use crate::system::poll::Want;
+
+/// See [`has_answered`].
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+
+/// Whether any server has sent anything to this process, be it a part of an error or of a TLS
+/// handshake. Then a holder may exist, whatever the server fails to do later.
+pub(crate) fn has_answered() -> bool {
+    ANSWERED.load(Ordering::Relaxed)
+}
 
 /// Each read and write returns after one read from the socket at most, so that the caller can check
 /// its limits before the next one. `Interrupted` means that TLS made progress and the operation has
@@ -93,6 +103,7 @@ fn send(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
 /// Reads from the socket once and decrypts what arrived. Returns how many bytes that were.
 fn receive(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<usize> {
     let count = tls.read_tls(socket)?;
+    ANSWERED.fetch_or(count > 0, Ordering::Relaxed);
     if let Err(error) = tls.process_new_packets() {
         // Tell the server why. The connection is dropped, whether it learns that or not.
         let _ = send(tls, socket);
@@ -123,6 +134,7 @@ impl Read for Stream {
         let Self { socket, tls, received, .. } = self;
         let Some(tls) = tls else {
             let count = socket.read(buffer)?;
+            ANSWERED.fetch_or(count > 0, Ordering::Relaxed);
             *received += count;
             return Ok(count);
         };

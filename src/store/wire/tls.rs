@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
+use der::{Decode, Reader, SliceReader};
+use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
 use crate::rules::{Failure, UserMessage};
 use crate::text::quoted;
@@ -59,27 +60,37 @@ impl TlsFiles {
         Ok(tls)
     }
 
-    /// How long a server's certificate and those behind it remain valid, if less than this.
-    pub(super) fn expiry(
+    /// Which of the server's certificates, of its authority's in the file of the user, and of the
+    /// client's end sooner than this, and how long they remain valid.
+    pub(super) fn ending(
         &self,
         chain: &[CertificateDer<'_>],
-        host: &ServerName<'_>,
         within: Duration,
-    ) -> Option<Duration> {
-        let files = self.reread.as_ref().map_or_else(|| Ok(PemFiles::default()), |reread| reread());
-        let roots = Arc::new(roots(files.ok()?[0].as_ref()).ok()?);
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().ok()?;
+    ) -> Vec<(&'static str, Duration)> {
+        let files = self.reread.as_ref().and_then(|reread| reread().ok()).unwrap_or_default();
+        let of_file = |pem: &Option<Pem>| {
+            pem.as_ref().and_then(|pem| pem.certificates().ok()).unwrap_or_default()
+        };
+        let read = |all: &[CertificateDer<'_>]| {
+            Vec::from_iter(all.iter().filter_map(|it| Certificate::read(it).ok()))
+        };
+        let [authorities, clients, _] = files.each_ref().map(of_file);
+        let servers = read(chain);
+        let signs = |it: &Certificate| servers.iter().any(|server| server.issuer == it.subject);
+        let authorities = read(&authorities).into_iter().filter(signs);
+        // A server may send the certificate of its authority, too.
+        let is_signed = |it: &&Certificate| it.issuer != it.subject;
+        let all = [
+            ("its certificate", servers.iter().filter(is_signed).cloned().collect()),
+            ("the certificate of its authority in --tls-ca", authorities.collect()),
+            ("the client certificate", read(&clients)),
+        ];
         let now = Duration::from_secs(UnixTime::now().as_secs());
-        let then = UnixTime::since_unix_epoch(now + within);
-        let (certificate, others) = chain.split_first()?;
-        match verifier.verify_server_cert(certificate, others, host, &[], then) {
-            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
-                not_after,
-                ..
-            })) => Some(Duration::from_secs(not_after.as_secs()).saturating_sub(now)),
-            _ => None,
-        }
+        let ending = |(what, certificates): (_, Vec<Certificate>)| {
+            let first = certificates.into_iter().map(|it| it.ends).min()?.saturating_sub(now);
+            (first < within).then_some((what, first))
+        };
+        all.into_iter().filter_map(ending).collect()
     }
 
     /// Fails if the user names files for a URL that does not use TLS.
@@ -89,6 +100,45 @@ impl TlsFiles {
             _ => Err("--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()),
         }
     }
+}
+
+/// The parts of a certificate that tell whose it is, and how long it is valid.
+#[derive(Clone)]
+struct Certificate {
+    issuer: Vec<u8>,
+    subject: Vec<u8>,
+    /// Since the epoch.
+    ends: Duration,
+}
+
+impl Certificate {
+    /// Reads the TBSCertificate of RFC 5280, section 4.1.
+    fn read(certificate: &[u8]) -> der::Result<Self> {
+        let mut reader = SliceReader::new(certificate)?;
+        let mut body = enter(&mut reader)?;
+        let mut fields = enter(&mut body)?;
+        if fields.peek_byte() == Some(VERSION) {
+            fields.tlv_bytes()?;
+        }
+        let (_serial, _algorithm) = (fields.tlv_bytes()?, fields.tlv_bytes()?);
+        let issuer = fields.tlv_bytes()?.to_vec();
+        let mut validity = enter(&mut fields)?;
+        let _begins = validity.tlv_bytes()?;
+        let ends = match validity.peek_byte() {
+            Some(UTC_TIME) => UtcTime::decode(&mut validity)?.to_unix_duration(),
+            _ => GeneralizedTime::decode(&mut validity)?.to_unix_duration(),
+        };
+        Ok(Self { issuer, subject: fields.tlv_bytes()?.to_vec(), ends })
+    }
+}
+
+/// The tags of fields that may be missing, or have another type.
+const VERSION: u8 = 0xA0;
+const UTC_TIME: u8 = 0x17;
+
+/// Enters a sequence, of which the rest need not be read.
+fn enter<'a>(reader: &mut SliceReader<'a>) -> der::Result<SliceReader<'a>> {
+    SliceReader::new(AnyRef::decode(reader)?.value())
 }
 
 /// Reads the system's certificate authorities only if the user names none.
