@@ -68,6 +68,24 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("-n L true", "missing subcommand before '-n'; use exec, acquire, renew, release or inspect"),
     ("exec", "missing NAME and COMMAND; use rlock exec NAME COMMAND"),
     ("exec -z L true", "unknown option '-z'; run rlock exec --help"),
+    ("exec -o L true", "unknown option '-o'; remove it"),
+    ("exec --version", "unknown option '--version'; run rlock --version"),
+    ("exec -V", "unknown option '-V'; run rlock --version"),
+    ("exec --server redis://h L true", "unknown option '--server'; use --url"),
+    ("inspect --server", "unknown option '--server'; use --servers"),
+    ("exec -timeout=10m L true", "unknown option '-timeout'; use --timeout"),
+    ("exec -wait 10m L true", "unknown option '-wait'; use --wait"),
+    ("exec -ttl 10m L true", "unknown option '-ttl'; use --ttl"),
+    ("exec -url redis://h L true", "unknown option '-url'; use --url"),
+    ("exec -shared L true", "unknown option '-shared'; use --shared"),
+    ("exec -host h L true", "unknown option '-host'; use --url"),
+    ("exec -z L tar -xzf --ttl", "unknown option '-z'; run rlock exec --help"),
+    ("inspect -wait 5 L", "'--wait' is not an option of inspect; use it with exec or acquire"),
+    (
+        "release --timeout 5 L",
+        "'--timeout' is not an option of release; use it with exec or acquire",
+    ),
+    ("-version", "unknown option '-version'; run rlock --version"),
     ("exec --wiat 5 L true", "unknown option '--wiat'; use --wait"),
     ("acquire --on-lost kill L", "'--on-lost' is not an option of acquire; use it with exec"),
     ("exec -n -w 5 L true", "--nonblock cannot be used with --wait; remove one of them"),
@@ -253,7 +271,7 @@ const BAD_WORDS: &str = r#"
     inspect --json --names => --json cannot be used with --names; remove one of them
     inspect --atention => unknown option '--atention'; use --attention
     -v => missing subcommand before '-v'; use exec, acquire, renew, release or inspect
-    version => unknown subcommand 'version'; use --version
+    version => unknown subcommand 'version'; run rlock --version
     acquire --prefix app} L => --prefix: contains '}' without a hash tag; use a form such as {app}:
 "#;
 
