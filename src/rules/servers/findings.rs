@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Facts, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
-use crate::rules::{UserMessage, show};
+use crate::rules::{UserMessage, show, show_up};
 
 /// Something that keeps a server from keeping the promises.
 pub struct Finding {
@@ -257,7 +257,7 @@ fn too_young(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let young = server.began.filter(|(_, age)| *age < survey.ttl.get());
     told(young.map(|(began, age)| {
         let rest = survey.ttl.get().saturating_sub(age);
-        format!("{began} {} ago, and cannot vote for another {}", show(age), show(rest))
+        format!("{began} {} ago, and cannot vote for another {}", show(age), show_up(rest))
     }))
 }
 
