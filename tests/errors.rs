@@ -193,8 +193,8 @@ const BAD_URLS: &str = r#"
     redis+cluster:// => missing host; use HOST or HOST:PORT
     redis+cluster://a,,b => missing host; use HOST or HOST:PORT
     redis+cluster://a b => a quorum cannot include Sentinel, cluster or local: URLs; use one such URL, with commas between its hosts
-    redis+cluster://h/1 => a cluster has only database 0; remove what follows the hosts
-    redis+cluster://h?db=2 => a cluster has only database 0; remove what follows the hosts
+    redis+cluster://h/1 => a cluster URL cannot name a database; remove what follows the hosts
+    redis+cluster://h?db=2 => a cluster URL cannot name a database; remove what follows the hosts
     redis+cluster://h:x => port is not a number; use 1 to 65535
     redis+sentinel://h => missing service name; use redis+sentinel://HOST[:PORT],…/SERVICE[/DB]
     redis+sentinel://h/svc/x => database is not a number; use redis+sentinel://HOST[:PORT],…/SERVICE[/DB]

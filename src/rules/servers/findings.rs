@@ -21,7 +21,7 @@ pub struct Finding {
 type Find = fn(&Survey, &Server) -> Vec<UserMessage>;
 
 /// The word for a finding, the assumption that it breaks (0 if none), the condition with its text,
-/// and the remedy for a text that has none.
+/// and the remedy for a text that has none. `%` in a remedy stands for the server.
 type Row = (&'static str, u8, Find, &'static str);
 
 /// All findings, the worst first.
@@ -33,7 +33,7 @@ const ROWS: &[Row] = &[
     ("cluster-node", 6, cluster_node, "use a redis+cluster:// URL"),
     ("same-server", 0, same_server, "list each server once"),
     ("version", 0, too_old, "use Redis 6.2 or later, or Valkey"),
-    ("cluster-down", 0, cluster_down, "run redis-cli --cluster check there"),
+    ("cluster-down", 0, cluster_down, "run redis-cli --cluster check %"),
     ("cluster-slots", 0, missing_slots, "restore the servers of the others"),
     ("evicts", 1, |_, it| told(evicts_locks(&it.facts)), "set maxmemory-policy noeviction"),
     ("no-append-only-file", 1, no_append_only_file, "set appendonly yes"),
@@ -88,7 +88,7 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
             findings.extend(find(survey, server).into_iter().map(|message| Finding {
                 id,
                 server: server.name.clone(),
-                message: message.or_remedy(remedy),
+                message: message.or_remedy(&remedy.replace('%', &server.name)),
                 assumption: Some(*assumption).filter(|number| *number > 0),
             }));
         }
