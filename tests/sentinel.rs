@@ -83,6 +83,29 @@ fn a_frozen_or_dead_sentinel_delays_nothing_and_the_only_answer_determines_the_e
 }
 
 #[test]
+fn a_new_master_with_another_password_ends_no_wait_and_is_not_said_to_have_served() {
+    let mut service = Service::start(1, &[], &[]);
+    replicas_confirm(&service, 1);
+    let old = service.master_port();
+    // The replica has its own password for this user.
+    for server in service.servers() {
+        let password = if server.port() == old { ">secret" } else { ">other" };
+        server.cli(&["ACL", "SETUSER", "ci", "on", password, "~*", "+@all"]);
+    }
+    let holder = on(&service).holder(&format!("--ttl 60s {SURE} L"));
+    let waiter = on(&service).with_user("ci").waiter("--ttl 6s L");
+    service.master().kill();
+    service.await_failover(old);
+    until("the new master has rejected it", || {
+        service.master().cli(&["ACL", "LOG"]).contains("ci")
+    });
+    service.master().cli(&["ACL", "SETUSER", "ci", ">secret"]);
+    holder.finish().exits(0);
+    let told = waiter.end().exits(0).prints("ENTERED").err();
+    assert!(!told.contains("but served as a master"), "{told}");
+}
+
+#[test]
 fn a_signal_ends_a_search_for_the_master() {
     let service = Service::start(0, &[], &[]);
     (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, "STOP"));

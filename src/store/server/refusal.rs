@@ -3,7 +3,7 @@
 use socket2::SockAddr;
 
 use super::scripts::Call;
-use crate::rules::{Failure, Token, UserMessage, show};
+use crate::rules::{Failure, Instant, Token, UserMessage, show};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
@@ -13,6 +13,8 @@ pub struct Refusal {
     pub(super) redirection: Option<Redirection>,
     /// `None` if it is not an error reply.
     rejects: Option<Rejects>,
+    /// Whether the location has served, and this is the sign of an old master or of a replica.
+    is_failover: bool,
 }
 
 /// What an error reply rejects, and so how long to go on asking.
@@ -108,7 +110,7 @@ const NO_COMMAND: &str = "use a master with Redis 6.2 or later, not a sentinel";
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
-        Self { failure, redirection: None, rejects: None }
+        Self { failure, redirection: None, rejects: None, is_failover: false }
     }
 }
 
@@ -130,12 +132,20 @@ impl Refusal {
         }
     }
 
-    /// The same, with the address to which the name of the server led.
-    pub(super) fn at(mut self, address: &SockAddr, name: &Endpoint) -> Self {
-        let (address, name) = (address.as_socket().map(|it| it.to_string()), name.to_string());
+    /// The same, with the address to which the name of the server led, and whether that was a master.
+    pub(super) fn at(mut self, socket: &SockAddr, server: &Address) -> Self {
+        let (address, name) = (socket.as_socket().map(|it| it.to_string()), server.to_string());
         if let Some(address) = address.filter(|address| *address != name) {
             let led = format!("{name} ({address})");
             self.failure = self.failure.reworded(|what| what.replacen(&name, &led, 1));
+        }
+        if self.is_failover {
+            let was_master = server.route.was_master(socket).map_or_else(String::new, |last| {
+                let ago = show(Instant::now().since(last));
+                format!(", but served as a master {ago} ago")
+            });
+            let reword = |what: &str| format!("{what}{was_master}; a failover may be under way");
+            self.failure = self.failure.reworded(reword);
         }
         self
     }
@@ -177,20 +187,15 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
         fault = fault.with_remedy(remedy.replace('%', detail));
     }
     let failure = match rejects {
-        // The sign of an old master without its replicas, too.
-        Place | Moment if address.has_served() && (rejects == Place || code == "NOREPLICAS") => {
-            Failure::Unavailable(fault.reworded(|what| {
-                let ago = show(address.served_ago());
-                format!("{what}, but served as a master {ago} ago; a failover may be under way")
-            }))
-        }
-        Place => Failure::NotHere(fault),
-        Moment => Failure::Unavailable(fault),
+        Place if !address.has_served() => Failure::NotHere(fault),
+        Place | Moment => Failure::Unavailable(fault),
         Client | Lock => Failure::Misconfigured { fault, executed: false }
             .once_served(rejects == Client && address.has_served()),
     };
     let redirection = (code == "TRYAGAIN").then_some(Redirection::Moving);
-    Refusal { failure, redirection, rejects: Some(rejects) }
+    // The old master may lack its replicas.
+    let is_failover = address.has_served() && (rejects == Place || code == "NOREPLICAS");
+    Refusal { failure, redirection, rejects: Some(rejects), is_failover }
 }
 
 /// A server or a proxy may quote what it was sent: the password, and tokens.

@@ -81,7 +81,7 @@ impl Sentinel {
 pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
     let answer = sentinel.ask(question, None)?;
-    sentinel.address.serves_now();
+    sentinel.address.serves();
     match answer {
         Value::Nil => {
             let what =
