@@ -83,6 +83,18 @@ fn a_frozen_or_dead_sentinel_delays_nothing_and_the_only_answer_determines_the_e
 }
 
 #[test]
+fn a_dead_master_that_the_sentinels_still_name_is_said_to_be_so() {
+    let mut service = Service::start(0, &[], &[]);
+    service.master().kill();
+    for line in ["exec L true", "inspect", "inspect L"] {
+        on(&service).run(line).exits(69).says(
+            "connection refused, and the sentinels have not replaced it yet; \
+             wait for a failover, or check SENTINEL MASTER svc on a sentinel",
+        );
+    }
+}
+
+#[test]
 fn a_new_master_with_another_password_ends_no_wait_and_is_not_said_to_have_served() {
     let mut service = Service::start(1, &[], &[]);
     replicas_confirm(&service, 1);

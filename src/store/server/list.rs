@@ -69,6 +69,8 @@ pub(super) fn list(
             Err(failure) => listing.failures.push(failure),
         }
     }
+    let failures = std::mem::take(&mut listing.failures).into_iter();
+    listing.failures = failures.map(|failure| topology.explain(failure)).collect();
     let is_listed = |view: &View| with_free || view.state != State::Free;
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, is_listed));
     listing.locks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
