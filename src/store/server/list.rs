@@ -1,7 +1,7 @@
 //! Lists the locks under a prefix on all servers.
 
 use super::node::Node;
-use super::refusal::Refusal;
+use super::refusal::{self, Refusal};
 use super::reply;
 use super::scripts::{self, Call};
 use super::topology::Topology;
@@ -103,8 +103,7 @@ pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
     if !replication.contains("master_link_status:down") {
         return Ok(());
     }
-    let what = format!("{} is a replica that has lost its master", node.endpoint());
-    Err(Failure::unavailable(what, "restore the master, or use its address"))
+    Err(refusal::without_master(&node.address).into())
 }
 
 /// Asks again if the connection broke.

@@ -61,7 +61,12 @@ const CODES: [(&str, Rejects, &str, &str); 27] = [
     ("NO-CLUSTER", Client, "is not a cluster node", "use a redis:// URL"),
     ("DENIED", Client, "accepts only clients on its own host", "set a password there"),
     ("READONLY", Place, "is a replica", "use the address of the master"),
-    ("MASTERDOWN", Place, "is a replica that has lost its master", "restore the master"),
+    (
+        "MASTERDOWN",
+        Place,
+        "is a replica that has lost its master",
+        "restore the master, or use its address",
+    ),
     ("UNBLOCKED", Place, "is not a master any more", "check where its name leads to"),
     ("LOADING", Moment, "is loading its data", "try again shortly"),
     ("BUSY", Moment, "is busy running a script", "if it does not end, run SCRIPT KILL there"),
@@ -169,6 +174,11 @@ impl Refusal {
 /// The server is not a master.
 pub(super) fn demoted(address: &Address) -> Refusal {
     refusal("READONLY", address, "")
+}
+
+/// The server is a replica without its master, whatever it replies then.
+pub(super) fn without_master(address: &Address) -> Refusal {
+    refusal("MASTERDOWN", address, "")
 }
 
 /// A refusal with this code, and a detail for its message.
