@@ -601,8 +601,13 @@ fn a_server_of_another_kind_or_without_a_command_is_an_error_that_says_what_to_u
     let hides = |command| Server::on_tcp(&["--rename-command", command, ""]);
     for (server, scheme, line, told) in [
         (&hides("TIME"), "redis", "exec L true", "has disabled the command TIME; enable it"),
-        (&hides("EVALSHA"), "redis", "exec L true", "command EVALSHA; use a master with Redis"),
-        (&hides("SCAN"), "redis", "inspect", "use a master, not a sentinel, or name the lock"),
+        (&hides("EVALSHA"), "redis", "exec L true", "command EVALSHA; use Redis 6.2 or later"),
+        (
+            &hides("SCAN"),
+            "redis",
+            "inspect",
+            "; name the lock to inspect, or use redis+sentinel://127",
+        ),
         (&hides("DEBUG"), "redis+cluster", "inspect", "not a cluster node; use a redis:// URL"),
     ] {
         let url = server.tcp_url().replace("redis:", &format!("{scheme}:"));

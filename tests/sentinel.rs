@@ -62,7 +62,8 @@ fn a_frozen_or_dead_sentinel_delays_nothing_and_the_only_answer_determines_the_e
     let service = Service::start(0, &[], &[]);
     for line in ["exec L true", "inspect"] {
         let sentinel = Client::of(format!("redis://{}", service.address_of_sentinel(0)));
-        sentinel.run(line).exits(78).says(", not a sentinel");
+        let url = format!("redis+sentinel://{}/SERVICE", service.address_of_sentinel(0));
+        sentinel.run(line).exits(78).says(&format!(" {url} if this is a sentinel"));
     }
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");

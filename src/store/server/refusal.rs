@@ -103,15 +103,16 @@ const TEXTS: &[(&str, &str)] = &[
     ("WAIT cannot be used with replica", "READONLY"),
 ];
 
-/// What to do without a command that a server does not have.
+/// What to do without a command that a server does not have. `%` stands for the URL of a sentinel
+/// there.
 const WITHOUT: &[(&str, &str)] = &[
     ("WAIT", "omit --min-replicas"),
-    ("SCAN", "use a master, not a sentinel, or name the lock to inspect"),
+    ("SCAN", "name the lock to inspect, or use % if this is a sentinel"),
     ("SELECT", "use database 0"),
     ("SENTINEL", "use the addresses of the sentinels (usually port 26379)"),
 ];
 
-const NO_COMMAND: &str = "use a master with Redis 6.2 or later, not a sentinel";
+const NO_COMMAND: &str = "use Redis 6.2 or later, or % if this is a sentinel";
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
@@ -189,7 +190,9 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
     if !remedy.is_empty() {
         let by_command = || WITHOUT.iter().find(|(command, _)| *command == detail);
         let detail = match code {
-            "NO-COMMAND" => by_command().map_or(NO_COMMAND, |(_, remedy)| remedy),
+            "NO-COMMAND" => &by_command()
+                .map_or(NO_COMMAND, |(_, remedy)| remedy)
+                .replace('%', &sentinel_url(address)),
             "NOPERM-COMMAND" => &detail.to_lowercase(),
             "NOAUTH" | "UNUSED-PASSWORD" => address.password_setting,
             _ => detail,
@@ -206,6 +209,15 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
     // The old master may lack its replicas.
     let is_failover = address.has_served() && (rejects == Place || code == "NOREPLICAS");
     Refusal { failure, redirection, rejects: Some(rejects), is_failover }
+}
+
+/// The URL of the master of a sentinel at this address.
+fn sentinel_url(address: &Address) -> String {
+    let scheme = if address.tls.is_some() { "rediss" } else { "redis" };
+    match &address.endpoint {
+        Endpoint::Unix(_) => format!("{scheme}+sentinel://HOST:PORT/SERVICE"),
+        endpoint => format!("{scheme}+sentinel://{endpoint}/SERVICE"),
+    }
 }
 
 /// A server or a proxy may quote what it was sent: the password, and tokens.
