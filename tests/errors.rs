@@ -418,6 +418,17 @@ fn a_secret_in_the_place_of_a_command_a_label_or_a_name_is_not_shown() {
 }
 
 #[test]
+fn a_short_password_is_not_taken_for_a_part_of_a_command() {
+    let server = Server::start();
+    for password in ["s", "CA", "an"] {
+        let rule = ["ACL", "SETUSER", "ci", "reset", "on", &format!(">{password}"), "~*"];
+        server.cli(&[&rule[..], &["+@all", "-scan"]].concat());
+        let ci = Client::of(server.url()).with_user("ci").with("RLOCK_PASSWORD", password);
+        ci.run("inspect").exits(78).says("denies permission for the command SCAN; allow +scan");
+    }
+}
+
+#[test]
 fn an_unreachable_server_causes_69() {
     let port = free_port();
     let refused = format!("cannot connect to 127.0.0.1:{port}: connection refused");

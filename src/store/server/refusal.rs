@@ -220,11 +220,26 @@ fn sentinel_url(address: &Address) -> String {
     }
 }
 
+/// A password of one or two letters is hidden only where it is a word: it is a part of many other
+/// words, and hiding it there would tell it.
+fn without(text: &str, password: &str) -> String {
+    let continues = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+    let (mut shown, mut end) = (String::new(), 0);
+    for (at, found) in text.match_indices(password) {
+        let (before, after) = (&text[..at], &text[at + found.len()..]);
+        let is_part = continues(before.chars().next_back()) || continues(after.chars().next());
+        shown += &before[end..];
+        shown += if is_part && password.len() < 3 { found } else { "***" };
+        end = at + found.len();
+    }
+    shown + &text[end..]
+}
+
 /// A server or a proxy may quote what it was sent: the password, and tokens.
 fn without_secrets(text: &str, address: &Address) -> String {
     let hidden = match address.password.as_deref() {
         None | Some("") => text.to_owned(),
-        Some(password) => text.replace(password, "***"),
+        Some(password) => without(text, password),
     };
     let is_between = |c: char| !c.is_ascii_hexdigit() && c != '-';
     hidden.split_inclusive(is_between).fold(String::new(), |shown, part| {
@@ -399,6 +414,17 @@ mod tests {
         let demoted = "ERR WAIT cannot be used with replica instances.";
         assert_eq!(classified(demoted), classified("READONLY"));
         assert!(!classified("OOM command not allowed when used memory > 'maxmemory'").0);
+    }
+
+    #[test]
+    fn a_short_password_is_hidden_only_where_it_is_a_word() {
+        for (text, password, shown) in [
+            ("user 's' may not 'scan'", "s", "user '***' may not 'scan'"),
+            ("as scan an", "an", "as scan ***"),
+            ("xs3cretx s3cret", "s3cret", "x***x ***"),
+        ] {
+            assert_eq!(without(text, password), shown);
+        }
     }
 
     #[test]
