@@ -16,7 +16,6 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 
 use crate::exit;
@@ -59,11 +58,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, Unparsed> {
     let mut program = ManuallyDrop::new(Cli::command());
     let parsed = program.try_get_matches_from_mut(&words);
     let parsed = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-    parsed.map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            Unparsed::Help(with_statuses(error.to_string(), &words))
-        }
-        _ => Unparsed::Misuse(advice::fault(&error, arguments)),
+    parsed.map_err(|error| match advice::fault(&error, arguments) {
+        Some(fault) => Unparsed::Misuse(fault),
+        None => Unparsed::Help(with_statuses(error.to_string(), &words)),
     })
 }
 

@@ -52,9 +52,8 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
     (
         "69",
         &["inspect"],
-        "incomplete result: some locks cannot be shown, or a replica has lost its master; with \
-         `--servers`, only if no server answers, because missing permissions, a wrong password or a \
-         replica are findings",
+        "incomplete result: some locks cannot be shown; with `--servers`, only if no server answers, \
+         because missing permissions, a wrong password or a replica are findings",
     ),
     ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
     ("75", &["exec", "acquire"], "busy after the wait, or held by an enclosing command (see `-E`)"),
@@ -68,7 +67,7 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         ALL,
         "configuration error: no URL, bad URL, wrong password, missing permissions, a socket or a \
          file that this user may not open, TLS failure, a replica instead of a master (`inspect` \
-         accepts one), one node instead of a cluster, the same server twice, a missing directory, a \
+         accepts one that has its master), one node instead of a cluster, the same server twice, a missing directory, a \
          lock that cannot be read, a fencing token ahead of the clock",
     ),
     (

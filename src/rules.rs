@@ -25,8 +25,8 @@ mod user_message;
 pub mod waiter;
 
 pub(crate) use back_off::BackOff;
-pub(crate) use duration::is_duration;
 pub use duration::{BoundedDuration, Timeout, Ttl, millis, show};
+pub(crate) use duration::{is_duration, show_up};
 pub use failure::{Delivery, Failure};
 pub use instant::Instant;
 pub use lease::Lease;

@@ -144,6 +144,19 @@ fn a_socket_whose_link_leads_elsewhere_is_followed_although_the_old_server_still
 }
 
 #[test]
+fn a_replica_that_never_served_is_not_said_to_have_served_as_a_master() {
+    let (master, replica) = replicated();
+    let name = Name::of(&[master.port(), replica.port()]);
+    name.leads_to(&[0]);
+    let holder = name.client("redis", "").holder("-v --ttl 6s L");
+    name.leads_to(&[1]);
+    let led = format!("name.test:{} ({})", name.port, name.address(1));
+    let holder = holder.tells(&format!("{led} is a replica; a failover may be under way"));
+    name.leads_to(&[0]);
+    holder.finish().exits(0);
+}
+
+#[test]
 fn a_failover_to_another_address_of_a_name_is_outlasted_and_described() {
     let (master, replica) = replicated();
     let name = Name::of(&[master.port(), replica.port()]);

@@ -195,6 +195,17 @@ fn a_node_that_answers_with_an_error_keeps_a_command_from_running_unlocked() {
 }
 
 #[test]
+fn a_dead_master_to_which_other_nodes_redirect_is_said_to_be_so() {
+    let mut cluster = Cluster::start(3, 0);
+    let [lost, ..] = names(&cluster);
+    cluster.node_mut(0).kill();
+    let told = "connection refused, and the cluster has not replaced it yet; wait for a failover";
+    for line in [format!("exec {lost} true"), "inspect".into()] {
+        at(&cluster).run(&line).exits(69).says(told);
+    }
+}
+
+#[test]
 fn a_dead_master_is_replaced_while_the_others_serve_locks() {
     let mut cluster = Cluster::start(3, 1);
     let [lost, kept, other] = names(&cluster);

@@ -68,6 +68,24 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("-n L true", "missing subcommand before '-n'; use exec, acquire, renew, release or inspect"),
     ("exec", "missing NAME and COMMAND; use rlock exec NAME COMMAND"),
     ("exec -z L true", "unknown option '-z'; run rlock exec --help"),
+    ("exec -o L true", "unknown option '-o'; remove it"),
+    ("exec --version", "unknown option '--version'; run rlock --version"),
+    ("exec -V", "unknown option '-V'; run rlock --version"),
+    ("exec --server redis://h L true", "unknown option '--server'; use --url"),
+    ("inspect --server", "unknown option '--server'; use --servers"),
+    ("exec -timeout=10m L true", "unknown option '-timeout'; use --timeout"),
+    ("exec -wait 10m L true", "unknown option '-wait'; use --wait"),
+    ("exec -ttl 10m L true", "unknown option '-ttl'; use --ttl"),
+    ("exec -url redis://h L true", "unknown option '-url'; use --url"),
+    ("exec -shared L true", "unknown option '-shared'; use --shared"),
+    ("exec -host h L true", "unknown option '-host'; use --url"),
+    ("exec -z L tar -xzf --ttl", "unknown option '-z'; run rlock exec --help"),
+    ("inspect -wait 5 L", "'--wait' is not an option of inspect; use it with exec or acquire"),
+    (
+        "release --timeout 5 L",
+        "'--timeout' is not an option of release; use it with exec or acquire",
+    ),
+    ("-version", "unknown option '-version'; run rlock --version"),
     ("exec --wiat 5 L true", "unknown option '--wiat'; use --wait"),
     ("acquire --on-lost kill L", "'--on-lost' is not an option of acquire; use it with exec"),
     ("exec -n -w 5 L true", "--nonblock cannot be used with --wait; remove one of them"),
@@ -175,8 +193,8 @@ const BAD_URLS: &str = r#"
     redis+cluster:// => missing host; use HOST or HOST:PORT
     redis+cluster://a,,b => missing host; use HOST or HOST:PORT
     redis+cluster://a b => a quorum cannot include Sentinel, cluster or local: URLs; use one such URL, with commas between its hosts
-    redis+cluster://h/1 => a cluster has only database 0; remove what follows the hosts
-    redis+cluster://h?db=2 => a cluster has only database 0; remove what follows the hosts
+    redis+cluster://h/1 => a cluster URL cannot name a database; remove what follows the hosts
+    redis+cluster://h?db=2 => a cluster URL cannot name a database; remove what follows the hosts
     redis+cluster://h:x => port is not a number; use 1 to 65535
     redis+sentinel://h => missing service name; use redis+sentinel://HOST[:PORT],…/SERVICE[/DB]
     redis+sentinel://h/svc/x => database is not a number; use redis+sentinel://HOST[:PORT],…/SERVICE[/DB]
@@ -253,7 +271,7 @@ const BAD_WORDS: &str = r#"
     inspect --json --names => --json cannot be used with --names; remove one of them
     inspect --atention => unknown option '--atention'; use --attention
     -v => missing subcommand before '-v'; use exec, acquire, renew, release or inspect
-    version => unknown subcommand 'version'; use --version
+    version => unknown subcommand 'version'; run rlock --version
     acquire --prefix app} L => --prefix: contains '}' without a hash tag; use a form such as {app}:
 "#;
 
@@ -396,6 +414,17 @@ fn a_secret_in_the_place_of_a_command_a_label_or_a_name_is_not_shown() {
             assert!(!(output.out() + &output.err()).contains(secret), "{output:?}");
             shows_no_secret(&output);
         }
+    }
+}
+
+#[test]
+fn a_short_password_is_not_taken_for_a_part_of_a_command() {
+    let server = Server::start();
+    for password in ["s", "CA", "an"] {
+        let rule = ["ACL", "SETUSER", "ci", "reset", "on", &format!(">{password}"), "~*"];
+        server.cli(&[&rule[..], &["+@all", "-scan"]].concat());
+        let ci = Client::of(server.url()).with_user("ci").with("RLOCK_PASSWORD", password);
+        ci.run("inspect").exits(78).says("denies permission for the command SCAN; allow +scan");
     }
 }
 
@@ -583,8 +612,13 @@ fn a_server_of_another_kind_or_without_a_command_is_an_error_that_says_what_to_u
     let hides = |command| Server::on_tcp(&["--rename-command", command, ""]);
     for (server, scheme, line, told) in [
         (&hides("TIME"), "redis", "exec L true", "has disabled the command TIME; enable it"),
-        (&hides("EVALSHA"), "redis", "exec L true", "command EVALSHA; use a master with Redis"),
-        (&hides("SCAN"), "redis", "inspect", "use a master, not a sentinel, or name the lock"),
+        (&hides("EVALSHA"), "redis", "exec L true", "command EVALSHA; use Redis 6.2 or later"),
+        (
+            &hides("SCAN"),
+            "redis",
+            "inspect",
+            "; name the lock to inspect, or use redis+sentinel://127",
+        ),
         (&hides("DEBUG"), "redis+cluster", "inspect", "not a cluster node; use a redis:// URL"),
     ] {
         let url = server.tcp_url().replace("redis:", &format!("{scheme}:"));

@@ -371,9 +371,12 @@ fn what_inspect_cannot_see_is_an_error_and_not_a_list_without_locks() {
     }
     master.kill();
     until("it has noticed", || replica.cli(&["INFO", "replication"]).contains("_status:down"));
-    let told = "is a replica that has lost its master; restore the master";
-    sees_not_all(&replica.tcp_url(), 69, told);
-    fails(&mut at(&replica.tcp_url(), "inspect --attention L"), 69, &[told]);
+    let told = "is a replica that has lost its master; restore the master, or use its address";
+    for serves_stale_data in ["yes", "no"] {
+        replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", serves_stale_data]);
+        sees_not_all(&replica.tcp_url(), 78, told);
+        fails(&mut at(&replica.tcp_url(), "inspect --attention L"), 78, &[told]);
+    }
 }
 
 #[test]

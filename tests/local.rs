@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
+use rlock::store::local::copies;
 
 use crate::support::sandbox::{Refused, refuse};
 use crate::support::{
@@ -71,12 +72,15 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
     let half = &whole[..whole.len() / 2];
     let later = whole.replace("rlock lock 1", "rlock lock 2");
     let changed = whole.replace("\"start\":1", "\"start\":2");
+    // The checksum is right.
+    let unknown = String::from_utf8(copies::new_file(b"{\"lock\":{\"format\":3}}")).unwrap();
     let another = "written by another version of rlock; use that version";
     for (content, told) in [
         ("", "damaged lock file"),
         (half, "damaged lock file"),
         ("something else", "damaged lock file"),
         (&later, another),
+        (&unknown, another),
         (&changed, "damaged lock file"),
     ] {
         fs::write(state(&local), content).unwrap();

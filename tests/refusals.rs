@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
     ("acquire L", false, ("EVAL", 0, 2), AT_ONCE),
     ("exec -n --min-replicas 1 L true", false, ("WAIT", 0, 2), [78, 69, 69, 78]),
     ("inspect L", true, ("EVAL", 0, 2), AT_ONCE),
-    ("inspect L", true, ("INFO", 0, 2), [0, 69, 69, 0]),
+    ("inspect L", true, ("INFO", 0, 2), [0, 78, 69, 0]),
     ("inspect", true, ("SCAN", 0, 2), [78, 78, 69, 78]),
     // Other requests look for a cluster.
     ("inspect L*", true, ("EVAL", 32, 2), [78, 78, 69, 78]),

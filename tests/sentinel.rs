@@ -65,7 +65,8 @@ fn a_frozen_or_dead_sentinel_delays_nothing_and_the_only_answer_determines_the_e
     let service = Service::start(0, &[], &[]);
     for line in ["exec L true", "inspect"] {
         let sentinel = Client::of(format!("redis://{}", service.address_of_sentinel(0)));
-        sentinel.run(line).exits(78).says(", not a sentinel");
+        let url = format!("redis+sentinel://{}/SERVICE", service.address_of_sentinel(0));
+        sentinel.run(line).exits(78).says(&format!(" {url} if this is a sentinel"));
     }
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");
@@ -83,6 +84,41 @@ fn a_frozen_or_dead_sentinel_delays_nothing_and_the_only_answer_determines_the_e
     on(&service).run(exec).exits(69);
     service.signal_sentinel(2, "KILL");
     on(&service).run(exec).exits(0).says("running the command without a lock");
+}
+
+#[test]
+fn a_dead_master_that_the_sentinels_still_name_is_said_to_be_so() {
+    let mut service = Service::start(0, &[], &[]);
+    service.master().kill();
+    for line in ["exec L true", "inspect", "inspect L"] {
+        on(&service).run(line).exits(69).says(
+            "connection refused, and the sentinels have not replaced it yet; \
+             wait for a failover, or check SENTINEL MASTER svc on a sentinel",
+        );
+    }
+}
+
+#[test]
+fn a_new_master_with_another_password_ends_no_wait_and_is_not_said_to_have_served() {
+    let mut service = Service::start(1, &[], &[]);
+    replicas_confirm(&service, 1);
+    let old = service.master_port();
+    // The replica has its own password for this user.
+    for server in service.servers() {
+        let password = if server.port() == old { ">secret" } else { ">other" };
+        server.cli(&["ACL", "SETUSER", "ci", "on", password, "~*", "+@all"]);
+    }
+    let holder = on(&service).holder(&format!("--ttl 60s {SURE} L"));
+    let waiter = on(&service).with_user("ci").waiter("--ttl 6s L");
+    service.master().kill();
+    service.await_failover(old);
+    until("the new master has rejected it", || {
+        service.master().cli(&["ACL", "LOG"]).contains("ci")
+    });
+    service.master().cli(&["ACL", "SETUSER", "ci", ">secret"]);
+    holder.finish().exits(0);
+    let told = waiter.end().exits(0).prints("ENTERED").err();
+    assert!(!told.contains("but served as a master"), "{told}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::support::acl::{rule, set_up};
@@ -131,6 +131,17 @@ fn a_replica_is_a_finding_and_one_that_can_be_written_to_is_a_worse_trap() {
     replicas_confirm(&client(&master));
     finds(&client(&master), "--min-replicas 1", &["few-replicas"]);
     finds(&client(&master), "", &[]);
+}
+
+#[test]
+fn the_remedy_for_a_cluster_that_is_down_can_be_typed() {
+    let node = Server::on_tcp(&["--cluster-enabled", "yes"]);
+    let found = Client::of(node.tcp_url()).run("inspect --servers -q").exits(1).out();
+    let line = found.lines().find(|line| line.contains("reports the cluster as 'fail'")).unwrap();
+    let (_, command) = line.split_once("; run ").unwrap();
+    let mut words = command.split(' ');
+    let checked = run(Command::new(words.next().unwrap()).args(words));
+    assert!(checked.out().contains("covered by nodes"), "{command}: {checked:?}");
 }
 
 #[test]

@@ -301,7 +301,11 @@ fn what_is_said_about_a_command_line_touches_no_lock() {
         // The others have another placeholder.
         if let Some((_, command)) = answer.split_once("run rlock ") {
             let command = format!("rlock {}", command.replace("NAME", "L"));
-            let shown = if command.ends_with("--help") { "Usage: " } else { "L: " };
+            let shown = match command.rsplit(' ').next() {
+                Some("--help") => "Usage: ",
+                Some("--version") => concat!("rlock ", env!("CARGO_PKG_VERSION")),
+                _ => "L: ",
+            };
             types(&server, &command).exits(0).shows(shown);
             typed += 1;
         }

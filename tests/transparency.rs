@@ -163,6 +163,9 @@ fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
         (script("a", "#! /nosuch/sh -e\n"), 127, "interpreter /nosuch/sh not found; correct its"),
         (script("b", "#!/bin/sh\r\n:\r\n"), 127, "/bin/sh not found; remove the carriage return"),
         ("echo hi".into(), 127, "command not found; to run a shell command, use sh -c"),
+        ("cd".into(), 127, "cd: is a shell builtin; to run a shell command, use sh -c"),
+        ("ulimit".into(), 127, "ulimit: is a shell builtin; "),
+        (".".into(), 126, ".: is a shell builtin; "),
     ] {
         run(&mut server.rlock(["exec", "L", &program])).exits(status).says(told);
     }

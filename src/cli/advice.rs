@@ -24,7 +24,7 @@ const HABITS: [(&str, &str); 20] = [
     ("list ls ps status show who info stat describe history queue locks check", "use inspect"),
     ("watch top monitor", "use inspect --watch"),
     ("doctor ping test servers", "use inspect --servers"),
-    ("version", "use --version"),
+    ("version --version -V", "run rlock --version"),
     ("run lock with wrap wait", "use exec"),
     ("refresh extend keepalive heartbeat", "use renew"),
     ("-c --command", "use sh -c 'LINE' as the command"),
@@ -33,7 +33,7 @@ const HABITS: [(&str, &str); 20] = [
     ("-e --write", "use --exclusive"),
     ("--read --reader", "use --shared"),
     ("-u --unlock", "use release"),
-    ("--close -F --no-fork --fcntl --child-exit-code", "remove it"),
+    ("-o --close -F --no-fork --fcntl --child-exit-code", "remove it"),
     ("--lease --expire --expiry --ex --px", "use --ttl"),
     ("-j --jobs --limit --count --max --concurrency", "use --slots"),
     ("--host -p --port --server --addr --endpoint --endpoints --http-addr", "use --url"),
@@ -41,20 +41,23 @@ const HABITS: [(&str, &str); 20] = [
     ("--token", "set RLOCK_TOKEN"),
 ];
 
-/// The remedy for a word that users of other tools type, or another one.
-fn remedy(word: &str, other: impl FnOnce() -> String) -> String {
+/// The remedy for a word that users of other tools type.
+fn habit(word: &str) -> Option<String> {
     let habit = HABITS.iter().find(|(words, _)| words.split(' ').any(|known| known == word));
-    habit.map_or_else(other, |(_, remedy)| (*remedy).to_owned())
+    habit.map(|(_, remedy)| (*remedy).to_owned())
 }
 
-/// The fault of a command line with these words, which clap rejects with this error.
-pub(super) fn fault(error: &clap::Error, words: &[OsString]) -> UserMessage {
+/// The fault of a command line with these words, for which clap gives this error; `None` if it asks
+/// for help or the version.
+pub(super) fn fault(error: &clap::Error, words: &[OsString]) -> Option<UserMessage> {
     let mut program = Cli::command();
     program.build();
     let named = |word: &OsString| program.find_subcommand(word);
     let subcommand = words.get(1).and_then(named);
     let later = words.iter().skip(2).find_map(named);
-    Rejected { error, program: &program, subcommand, later }.fault()
+    let rejected = Rejected { error, program: &program, subcommand, later };
+    let asks = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    rejected.with_one_dash(words).or_else(|| (!asks).then(|| rejected.fault()))
 }
 
 /// A command line that clap rejects.
@@ -78,7 +81,7 @@ impl Rejected<'_> {
                 // The most similar one is the last.
                 let similar = self.all(ContextKind::SuggestedSubcommand).pop();
                 let similar = || similar.map_or(SUBCOMMANDS.into(), |it| format!("use {it}"));
-                let remedy = remedy(word, similar);
+                let remedy = habit(word).unwrap_or_else(similar);
                 UserMessage::new(format!("unknown subcommand {}", shown(word))).with_remedy(remedy)
             }
             ErrorKind::UnknownArgument => match self.first(ContextKind::InvalidArg) {
@@ -115,7 +118,10 @@ impl Rejected<'_> {
             (Some(_), []) => {
                 let similar = self.first(ContextKind::SuggestedArg);
                 let similar = || similar.map_or_else(|| self.help(), |it| format!("use {it}"));
-                (format!("unknown option {written}"), remedy(option, similar))
+                let plural = format!("{option}s");
+                let plural = self.owns(&plural).then(|| format!("use {plural}"));
+                let remedy = plural.or_else(|| habit(option)).unwrap_or_else(similar);
+                (format!("unknown option {written}"), remedy)
             }
             (Some(subcommand), owners) => (
                 format!("{written} is not an option of {}", subcommand.get_name()),
@@ -125,10 +131,36 @@ impl Rejected<'_> {
         UserMessage::new(problem).with_remedy(remedy)
     }
 
+    /// A long option with one dash, in which clap finds an unknown option or value, or `-h`.
+    fn with_one_dash(&self, words: &[OsString]) -> Option<UserMessage> {
+        let value = self.first(ContextKind::InvalidValue).filter(|value| !value.is_empty());
+        let letter = || self.first(ContextKind::InvalidArg)?.strip_prefix('-');
+        let found = value.or_else(letter).unwrap_or("h");
+        let words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+        let mut short = words.filter(|word| word.starts_with('-') && !word.starts_with("--"));
+        let word = short.find(|word| word[1..].contains(found))?.split('=').next()?;
+        let option = format!("-{word}");
+        let unknown = || UserMessage::new(format!("unknown option {}", shown(word)));
+        match habit(&option) {
+            _ if word.len() <= "-x".len() => None,
+            _ if self.owns(&option) => Some(unknown().with_remedy(format!("use {option}"))),
+            Some(remedy) => Some(unknown().with_remedy(remedy)),
+            None => (!self.owners(&option).is_empty()).then(|| self.unknown_option(&option)),
+        }
+    }
+
+    /// Whether the subcommand has this option.
+    fn owns(&self, option: &str) -> bool {
+        self.subcommand.is_some_and(|it| self.owners(option).contains(&it.get_name()))
+    }
+
     /// The subcommands with this option, such as `-n` or `--wait`.
     fn owners(&self, option: &str) -> Vec<&str> {
         let is_same = |argument: &Arg| match option.strip_prefix("--") {
-            Some(long) => argument.get_long() == Some(long),
+            Some(long) => {
+                let aliases = argument.get_all_aliases().unwrap_or_default();
+                argument.get_long() == Some(long) || aliases.contains(&long)
+            }
             None => argument.get_short().is_some_and(|short| option[1..].chars().eq([short])),
         };
         let owns = |subcommand: &&Command| subcommand.get_arguments().any(is_same);

@@ -106,6 +106,19 @@ pub fn show(duration: Duration) -> String {
     }
 }
 
+/// The same, rounded up: for what must still pass, beside what has passed.
+pub(crate) fn show_up(duration: Duration) -> String {
+    let unit = match duration.as_secs() {
+        0 => 1,
+        1..10 => 100,
+        10..3_600 => 1_000,
+        3_600..86_400 => 60_000,
+        _ => 3_600_000,
+    };
+    let rounded = duration.as_nanos().div_ceil(unit * 1_000_000) * unit;
+    show(Duration::from_millis(rounded.try_into().unwrap_or(u64::MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +165,9 @@ mod tests {
         let shown =
             [850, 1_000, 4_210, 12_300, 60_000, 133_000].map(|ms| show(Duration::from_millis(ms)));
         assert_eq!(shown, ["850ms", "1s", "4.2s", "12s", "1m", "2m13s"]);
+        // What is left of a second is not nothing, and ends after what has passed of it.
+        let micros = [1, 999_001, 1_020_000, 12_000_001, 3_601_000_000, 90_000_000_000];
+        let shown = micros.map(|micros| show_up(Duration::from_micros(micros)));
+        assert_eq!(shown, ["1ms", "1s", "1.1s", "13s", "1h1m", "1d1h"]);
     }
 }

@@ -157,6 +157,19 @@ impl Failure {
         self
     }
 
+    /// The same failure of a server that others, which answer, still name as a master. If it does
+    /// not answer, the message says so, with what to do about it.
+    pub(crate) fn of_master(self, still_named: &str, remedy: &str) -> Self {
+        match self {
+            Self::Unreachable { fault, delivery, others_answer: false } => {
+                let fault = fault.reworded(|why| format!("{why}, and {still_named}"));
+                let fault = fault.with_remedy(remedy);
+                Self::Unreachable { fault, delivery, others_answer: true }
+            }
+            failure => failure,
+        }
+    }
+
     /// The same failure, of a request that may have taken effect all the same: an earlier copy was
     /// lost, only its confirmation failed, or another server has queued it. `Delivery::Pending`
     /// rather than `Delivery::Lost`, because the request has been repeated already.

@@ -120,7 +120,7 @@ pub enum Note {
     },
     /// A first failure, which does not justify a message yet.
     Retrying(Failure),
-    /// The server still does not answer, and the waiter keeps trying.
+    /// The server still does not answer, for this reason by now, and the waiter keeps trying.
     Away(Failure),
     /// The waiter cannot sleep, and asks at growing intervals instead, up to this one.
     Polling(Failure, Duration),
@@ -141,7 +141,7 @@ pub struct WaitMachine {
     /// Whether the server has answered, and so has reported a holder that may still hold the lock.
     has_answered: bool,
     /// Set while the server does not answer.
-    outage: Option<Outage>,
+    outage: Option<BackOff>,
     /// Set while sleeps are cut short.
     cut_short: Option<Outage>,
     /// Whether the server may have the request, so that a failure must withdraw it.
@@ -405,13 +405,11 @@ impl WaitMachine {
         }
         let Some(outage) = &mut self.outage else {
             self.notes.push(Note::Retrying(failure));
-            self.outage = Some(Outage { is_noted: false, back_off: BACK_OFF });
+            self.outage = Some(BACK_OFF);
             return self.ask(now);
         };
-        if !std::mem::replace(&mut outage.is_noted, true) {
-            self.notes.push(Note::Away(failure));
-        }
-        let again = now + outage.back_off.pause();
+        self.notes.push(Note::Away(failure));
+        let again = now + outage.pause();
         WaitStep::Rest { until: until.map_or(again, |until| until.min(again)) }
     }
 

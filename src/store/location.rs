@@ -90,7 +90,8 @@ impl Location {
                 let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
                 if !matches!(path, "" | "0") || rest.contains('?') {
                     return Err(
-                        "a cluster has only database 0; remove what follows the hosts".into()
+                        "a cluster URL cannot name a database; remove what follows the hosts"
+                            .into(),
                     );
                 }
                 let (user, hosts) = split_user(hosts);

@@ -18,6 +18,15 @@ use crate::text::{quoted, shown_program};
 /// The longest first line of a script that Linux reads.
 const LONGEST_LINE: u64 = 255;
 
+const USE_SHELL: &str = "to run a shell command, use sh -c";
+
+/// What only a shell can run, because it changes the shell itself.
+const BUILTINS: &[&str] = &[
+    ".", ":", "alias", "break", "cd", "continue", "declare", "eval", "exec", "exit", "export",
+    "local", "popd", "pushd", "readonly", "return", "set", "shift", "source", "times", "trap",
+    "ulimit", "umask", "unalias", "unset", "wait",
+];
+
 /// Describes the error of execve(2) for this program.
 pub(super) fn why(program: &OsStr, error: &io::Error) -> UserMessage {
     let name = match shown_program(program) {
@@ -27,9 +36,15 @@ pub(super) fn why(program: &OsStr, error: &io::Error) -> UserMessage {
     let fault = |what: &str| UserMessage::new(format!("{name}: {what}"));
     let found = find(program);
     match (error.kind(), found) {
+        // A file with the name of one, such as that of `.`, may be a directory.
+        (_, found)
+            if BUILTINS.contains(&&*name) && found.as_ref().is_none_or(|(_, it)| it.is_dir()) =>
+        {
+            fault("is a shell builtin").with_remedy(USE_SHELL)
+        }
         (io::ErrorKind::NotFound, Some((path, _))) => without_interpreter(&name, &path),
         (io::ErrorKind::NotFound, None) if name.contains(' ') => {
-            fault("command not found").with_remedy("to run a shell command, use sh -c")
+            fault("command not found").with_remedy(USE_SHELL)
         }
         (io::ErrorKind::NotFound, None) => {
             fault("command not found").with_remedy("correct its name or PATH")

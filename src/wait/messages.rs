@@ -1,5 +1,7 @@
 //! The messages about a wait: a status line at a terminal, or occasional lines in a log.
 
+use std::mem;
+
 use super::live::{Live, WaitStatus};
 use crate::report::Report;
 use crate::rules::waiter::Note;
@@ -67,9 +69,12 @@ impl<'a> Messages<'a> {
                 self.away.get_or_insert(Away::new(now, &failure));
             }
             Note::Away(failure) => {
-                let waiting = if self.begun { "still waiting, " } else { "" };
-                self.report.note(format_args!("{}; {waiting}retrying", failure.problem()));
-                self.away.get_or_insert(Away::new(now, &failure)).noted = true;
+                let away = self.away.get_or_insert(Away::new(now, &failure));
+                failure.problem().clone_into(&mut away.problem);
+                if !mem::replace(&mut away.noted, true) {
+                    let waiting = if self.begun { "still waiting, " } else { "" };
+                    self.report.note(format_args!("{}; {waiting}retrying", failure.problem()));
+                }
             }
             Note::Polling(failure, every) => {
                 let (problem, every) = (failure.problem(), show(every));
@@ -92,7 +97,7 @@ impl<'a> Messages<'a> {
 
     /// Reports the wait: on a status line at a terminal, else at once and then as `Reminders` says.
     fn queued(&mut self, view: View, position: u64, now: Instant) {
-        let begins = !std::mem::replace(&mut self.begun, true);
+        let begins = !mem::replace(&mut self.begun, true);
         let reason = view.mismatch(self.mode);
         let line = |view| WaitStatus {
             subject: self.report.subject().to_owned(),
@@ -154,5 +159,18 @@ mod tests {
         let mut messages = Messages::new(&report, Mode::Exclusive, started, None);
         messages.remind(later);
         assert!(messages.reminders.is_due(None, later));
+    }
+
+    #[test]
+    fn a_reminder_tells_the_latest_reason() {
+        let report = Report::new(None, Verbosity::Quiet);
+        let now = Instant::at_millis(0);
+        let mut messages = Messages::new(&report, Mode::Exclusive, now, None);
+        let failed = |why: &str| Failure::unavailable(why, "");
+        for note in [Note::Retrying(failed("a")), Note::Away(failed("b")), Note::Away(failed("c"))]
+        {
+            messages.print(note, now);
+        }
+        assert_eq!(messages.away.as_ref().unwrap().problem, "c");
     }
 }

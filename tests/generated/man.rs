@@ -44,9 +44,9 @@ impl Page<'_> {
         page += &self.options();
         page += &self.documents();
         if self.subcommand() == Some("inspect") {
-            let findings = Vec::from_iter(
-                findings().map(|[id, source, remedy]| (id, format!("From {source}: {remedy}."))),
-            );
+            let findings = Vec::from_iter(findings().map(|[id, source, remedy]| {
+                (id, format!("From {source}: {}.", remedy.replace('%', "HOST:PORT")))
+            }));
             page += &format!(".SH FINDINGS\n{}{}", filled(manual::FINDINGS), list(&findings));
         }
         page += &format!(".SH \"EXIT STATUS\"\n{}", list(&self.statuses()));

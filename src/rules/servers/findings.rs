@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Facts, Replica, Role, Server, Survey};
 use crate::rules::quorum::majority;
 use crate::rules::waiter::heartbeat;
-use crate::rules::{UserMessage, show};
+use crate::rules::{UserMessage, show, show_up};
 
 /// Something that keeps a server from keeping the promises.
 pub struct Finding {
@@ -29,7 +29,7 @@ enum Find {
 use Find::{All, Each};
 
 /// The word for a finding, the assumption that it breaks (0 if none), where it comes from, the
-/// condition with its text, and the remedy for a text that has none.
+/// condition with its text, and the remedy for a text that has none. `%` in it is the server.
 type Row = (&'static str, u8, &'static str, Find, &'static str);
 
 /// All findings, the worst first: what stops all locks, then causes before their consequences.
@@ -44,7 +44,7 @@ const ROWS: &[Row] = &[
     ("cluster-node", 6, INFO, Each(cluster_node), "use a redis+cluster:// URL"),
     ("same-server", 0, INFO, Each(same_server), "list each server once"),
     ("version", 0, INFO, Each(too_old), "use Redis 6.2 or later, or Valkey"),
-    ("cluster-down", 0, CLUSTER, Each(cluster_down), "run redis-cli --cluster check there"),
+    ("cluster-down", 0, CLUSTER, Each(cluster_down), "run redis-cli --cluster check %"),
     ("cluster-slots", 0, CLUSTER, Each(missing_slots), "restore the servers of the others"),
     ("evicts", 1, INFO, Each(evicts), "set maxmemory-policy noeviction"),
     ("no-append-only-file", 1, INFO, Each(no_append_only_file), "set appendonly yes"),
@@ -119,7 +119,7 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
             findings.push(Finding {
                 id,
                 server: server.map(|server| server.name.clone()),
-                message: message.or_remedy(remedy),
+                message: message.or_remedy(&remedy.replace('%', server.map_or("", |it| &it.name))),
                 assumption: Some(*assumption).filter(|number| *number > 0),
             });
         };
@@ -389,7 +389,7 @@ fn too_young(survey: &Survey, server: &Server) -> Vec<UserMessage> {
     let young = server.began.filter(|(_, age)| *age < survey.ttl.get());
     told(young.map(|(began, age)| {
         let rest = survey.ttl.get().saturating_sub(age);
-        format!("{began} {} ago, and cannot vote for another {}", show(age), show(rest))
+        format!("{began} {} ago, and cannot vote for another {}", show(age), show_up(rest))
     }))
 }
 

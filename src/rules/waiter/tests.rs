@@ -66,7 +66,8 @@ fn a_queued_waiter_survives_a_server_outage() {
     );
     assert_eq!(waiter.on(WaitEvent::Rested, None, at(5_101)), (vec![], ask()));
     let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
-    assert_eq!((notes, step), (vec![], WaitStep::Rest { until: at(5_302) }));
+    let away_still = vec![Note::Away(away.clone())];
+    assert_eq!((notes, step), (away_still, WaitStep::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
     assert_eq!(notes.first(), Some(&Note::Back));
     let lost = WaitStep::Withdraw(WaitEnd::LostWhileQueued(away.clone()));

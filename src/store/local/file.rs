@@ -116,7 +116,8 @@ impl LockFile {
         let size = usize::try_from(size).unwrap_or(0);
         let (content, next) = match copies::newest(size, part).map_err(fail)? {
             Some((copy, next)) => {
-                (serde_json::from_slice(&copy).map_err(|_| damaged(&paths))?, Some(next))
+                // The checksum is right, so what cannot be read was not damaged.
+                (serde_json::from_slice(&copy).map_err(|_| of_another_version(&paths))?, Some(next))
             }
             None if copies::is_of_another_format(&part(0, size.min(64)).map_err(fail)?) => {
                 return Err(of_another_version(&paths));

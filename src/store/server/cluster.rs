@@ -119,7 +119,7 @@ impl Cluster {
         loop {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
                 // Another node has redirected the request to this one.
-                return Err(absent.swap_remove(known).1.if_others(true));
+                return Err(self.explain(absent.swap_remove(known).1));
             }
             let Refusal { failure, redirection, .. } =
                 match self.nodes[at].run_script(call, asking, interrupt) {
@@ -242,6 +242,11 @@ impl Topology for Cluster {
         let masters = self.find_masters()?;
         let nodes = self.nodes.iter_mut().enumerate();
         Ok(nodes.filter(|(index, _)| masters.contains(index)).map(|(_, node)| node).collect())
+    }
+
+    fn explain(&self, failure: Failure) -> Failure {
+        let remedy = "wait for a failover, or check CLUSTER NODES on another node";
+        failure.of_master("the cluster has not replaced it yet", remedy)
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -1,7 +1,7 @@
 //! Lists the locks under a prefix on all servers.
 
 use super::node::Node;
-use super::refusal::Refusal;
+use super::refusal::{self, Refusal};
 use super::reply;
 use super::scripts::{self, Call};
 use super::topology::Topology;
@@ -69,6 +69,8 @@ pub(super) fn list(
             Err(failure) => listing.failures.push(failure),
         }
     }
+    let failures = std::mem::take(&mut listing.failures).into_iter();
+    listing.failures = failures.map(|failure| topology.explain(failure)).collect();
     let is_listed = |view: &View| with_free || view.state != State::Free;
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, is_listed));
     listing.locks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
@@ -101,8 +103,7 @@ pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
     if !replication.contains("master_link_status:down") {
         return Ok(());
     }
-    let what = format!("{} is a replica that has lost its master", node.endpoint());
-    Err(Failure::unavailable(what, "restore the master, or use its address"))
+    Err(refusal::without_master(&node.address).into())
 }
 
 /// Asks again if the connection broke.

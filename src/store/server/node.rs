@@ -160,7 +160,13 @@ impl Node {
             Some(told) => self.learn_promotion(&told).ok_or_else(|| self.unexpected_reply())?,
             None => {}
         }
-        self.address.serves_now();
+        // A replica runs a script that only reads, too.
+        if !call.is_read_only() {
+            self.address.serves();
+            if let Some((connection, _)) = &self.connection {
+                self.address.route.answers_as_master(connection.address());
+            }
+        }
         Ok(Reply { value, repeated, unconfirmed })
     }
 

@@ -3,7 +3,7 @@
 use socket2::SockAddr;
 
 use super::scripts::Call;
-use crate::rules::{Failure, Token, UserMessage, show};
+use crate::rules::{Failure, Instant, Token, UserMessage, show};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
@@ -13,6 +13,8 @@ pub struct Refusal {
     pub(super) redirection: Option<Redirection>,
     /// `None` if it is not an error reply.
     rejects: Option<Rejects>,
+    /// Whether the location has served, and this is the sign of an old master or of a replica.
+    is_failover: bool,
 }
 
 /// What an error reply rejects, and so how long to go on asking.
@@ -59,7 +61,12 @@ const CODES: [(&str, Rejects, &str, &str); 27] = [
     ("NO-CLUSTER", Client, "is not a cluster node", "use a redis:// URL"),
     ("DENIED", Client, "accepts only clients on its own host", "set a password there"),
     ("READONLY", Place, "is a replica", "use the address of the master"),
-    ("MASTERDOWN", Place, "is a replica that has lost its master", "restore the master"),
+    (
+        "MASTERDOWN",
+        Place,
+        "is a replica that has lost its master",
+        "restore the master, or use its address",
+    ),
     ("UNBLOCKED", Place, "is not a master any more", "check where its name leads to"),
     ("LOADING", Moment, "is loading its data", "try again shortly"),
     ("BUSY", Moment, "is busy running a script", "if it does not end, run SCRIPT KILL there"),
@@ -96,19 +103,20 @@ const TEXTS: &[(&str, &str)] = &[
     ("WAIT cannot be used with replica", "READONLY"),
 ];
 
-/// What to do without a command that a server does not have.
+/// What to do without a command that a server does not have. `%` stands for the URL of a sentinel
+/// there.
 const WITHOUT: &[(&str, &str)] = &[
     ("WAIT", "omit --min-replicas"),
-    ("SCAN", "use a master, not a sentinel, or name the lock to inspect"),
+    ("SCAN", "name the lock to inspect, or use % if this is a sentinel"),
     ("SELECT", "use database 0"),
     ("SENTINEL", "use the addresses of the sentinels (usually port 26379)"),
 ];
 
-const NO_COMMAND: &str = "use a master with Redis 6.2 or later, not a sentinel";
+const NO_COMMAND: &str = "use Redis 6.2 or later, or % if this is a sentinel";
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
-        Self { failure, redirection: None, rejects: None }
+        Self { failure, redirection: None, rejects: None, is_failover: false }
     }
 }
 
@@ -130,12 +138,20 @@ impl Refusal {
         }
     }
 
-    /// The same, with the address to which the name of the server led.
-    pub(super) fn at(mut self, address: &SockAddr, name: &Endpoint) -> Self {
-        let (address, name) = (address.as_socket().map(|it| it.to_string()), name.to_string());
+    /// The same, with the address to which the name of the server led, and whether that was a master.
+    pub(super) fn at(mut self, socket: &SockAddr, server: &Address) -> Self {
+        let (address, name) = (socket.as_socket().map(|it| it.to_string()), server.to_string());
         if let Some(address) = address.filter(|address| *address != name) {
             let led = format!("{name} ({address})");
             self.failure = self.failure.reworded(|what| what.replacen(&name, &led, 1));
+        }
+        if self.is_failover {
+            let was_master = server.route.was_master(socket).map_or_else(String::new, |last| {
+                let ago = show(Instant::now().since(last));
+                format!(", but served as a master {ago} ago")
+            });
+            let reword = |what: &str| format!("{what}{was_master}; a failover may be under way");
+            self.failure = self.failure.reworded(reword);
         }
         self
     }
@@ -161,6 +177,11 @@ pub(super) fn demoted(address: &Address) -> Refusal {
     refusal("READONLY", address, "")
 }
 
+/// The server is a replica without its master, whatever it replies then.
+pub(super) fn without_master(address: &Address) -> Refusal {
+    refusal("MASTERDOWN", address, "")
+}
+
 /// A refusal with this code, and a detail for its message.
 fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
     let row = CODES.iter().find(|(known, ..)| *known == code);
@@ -169,7 +190,9 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
     if !remedy.is_empty() {
         let by_command = || WITHOUT.iter().find(|(command, _)| *command == detail);
         let detail = match code {
-            "NO-COMMAND" => by_command().map_or(NO_COMMAND, |(_, remedy)| remedy),
+            "NO-COMMAND" => &by_command()
+                .map_or(NO_COMMAND, |(_, remedy)| remedy)
+                .replace('%', &sentinel_url(address)),
             "NOPERM-COMMAND" => &detail.to_lowercase(),
             "NOAUTH" | "UNUSED-PASSWORD" => address.password_setting,
             _ => detail,
@@ -177,27 +200,46 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
         fault = fault.with_remedy(remedy.replace('%', detail));
     }
     let failure = match rejects {
-        // The sign of an old master without its replicas, too.
-        Place | Moment if address.has_served() && (rejects == Place || code == "NOREPLICAS") => {
-            Failure::Unavailable(fault.reworded(|what| {
-                let ago = show(address.served_ago());
-                format!("{what}, but served as a master {ago} ago; a failover may be under way")
-            }))
-        }
-        Place => Failure::NotHere(fault),
-        Moment => Failure::Unavailable(fault),
+        Place if !address.has_served() => Failure::NotHere(fault),
+        Place | Moment => Failure::Unavailable(fault),
         Client | Lock => Failure::Misconfigured { fault, executed: false }
             .once_served(rejects == Client && address.has_served()),
     };
     let redirection = (code == "TRYAGAIN").then_some(Redirection::Moving);
-    Refusal { failure, redirection, rejects: Some(rejects) }
+    // The old master may lack its replicas.
+    let is_failover = address.has_served() && (rejects == Place || code == "NOREPLICAS");
+    Refusal { failure, redirection, rejects: Some(rejects), is_failover }
+}
+
+/// The URL of the master of a sentinel at this address.
+fn sentinel_url(address: &Address) -> String {
+    let scheme = if address.tls.is_some() { "rediss" } else { "redis" };
+    match &address.endpoint {
+        Endpoint::Unix(_) => format!("{scheme}+sentinel://HOST:PORT/SERVICE"),
+        endpoint => format!("{scheme}+sentinel://{endpoint}/SERVICE"),
+    }
+}
+
+/// A password of one or two letters is hidden only where it is a word: it is a part of many other
+/// words, and hiding it there would tell it.
+fn without(text: &str, password: &str) -> String {
+    let continues = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+    let (mut shown, mut end) = (String::new(), 0);
+    for (at, found) in text.match_indices(password) {
+        let (before, after) = (&text[..at], &text[at + found.len()..]);
+        let is_part = continues(before.chars().next_back()) || continues(after.chars().next());
+        shown += &before[end..];
+        shown += if is_part && password.len() < 3 { found } else { "***" };
+        end = at + found.len();
+    }
+    shown + &text[end..]
 }
 
 /// A server or a proxy may quote what it was sent: the password, and tokens.
 fn without_secrets(text: &str, address: &Address) -> String {
     let hidden = match address.password.as_deref() {
         None | Some("") => text.to_owned(),
-        Some(password) => text.replace(password, "***"),
+        Some(password) => without(text, password),
     };
     let is_between = |c: char| !c.is_ascii_hexdigit() && c != '-';
     hidden.split_inclusive(is_between).fold(String::new(), |shown, part| {
@@ -372,6 +414,17 @@ mod tests {
         let demoted = "ERR WAIT cannot be used with replica instances.";
         assert_eq!(classified(demoted), classified("READONLY"));
         assert!(!classified("OOM command not allowed when used memory > 'maxmemory'").0);
+    }
+
+    #[test]
+    fn a_short_password_is_hidden_only_where_it_is_a_word() {
+        for (text, password, shown) in [
+            ("user 's' may not 'scan'", "s", "user '***' may not 'scan'"),
+            ("as scan an", "an", "as scan ***"),
+            ("xs3cretx s3cret", "s3cret", "x***x ***"),
+        ] {
+            assert_eq!(without(text, password), shown);
+        }
     }
 
     #[test]

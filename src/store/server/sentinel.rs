@@ -86,7 +86,7 @@ pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoi
             Err(failure.once_served(sentinel.address.has_served()))
         }
         answer => {
-            sentinel.address.serves_now();
+            sentinel.address.serves();
             let address = wire::from_redis_value::<(String, u16)>(answer);
             let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
             sentinel.address.named(&host, port)
@@ -135,13 +135,19 @@ impl Topology for Sentinel {
             reply = other.run_script(call, false, interrupt);
         }
         reply.map_err(|refusal| {
-            let failure = match refusal.is_not_here() {
+            self.explain(match refusal.is_not_here() {
                 true => not_a_master(self.master.endpoint()),
-                // A sentinel has just named this server.
-                false => refusal.failure.if_others(true),
-            };
-            failure.reworded(|why| format!("master of {}: {why}", self.service))
+                false => refusal.failure,
+            })
         })
+    }
+
+    fn explain(&self, failure: Failure) -> Failure {
+        let service = &self.service;
+        let remedy =
+            format!("wait for a failover, or check SENTINEL MASTER {service} on a sentinel");
+        let failure = failure.of_master("the sentinels have not replaced it yet", &remedy);
+        failure.reworded(|why| format!("master of {service}: {why}"))
     }
 
     fn last(&mut self) -> (&mut Node, bool) {

@@ -24,6 +24,11 @@ pub trait Topology: Send {
     /// All servers that have locks. An error means that they cannot be found.
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure>;
 
+    /// A failure of one of its masters, with what the topology tells about it.
+    fn explain(&self, failure: Failure) -> Failure {
+        failure
+    }
+
     /// Messages about the servers since the last call.
     fn take_diagnostics(&mut self) -> Vec<Diagnostic>;
 }

@@ -4,8 +4,7 @@ pub(in crate::store) mod mistakes;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
@@ -13,7 +12,7 @@ use socket2::SockAddr;
 use super::endpoint::{Endpoint, Host};
 use super::route::Route;
 use super::tls::{Reread, TlsFiles};
-use crate::rules::{Delivery, Failure, Instant, UserMessage};
+use crate::rules::{Delivery, Failure, UserMessage};
 use mistakes::{SCHEMES, SEPARATORS};
 
 /// One server, with everything that a connection to it needs.
@@ -31,9 +30,10 @@ pub struct Address {
     pub(in crate::store) unread: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
-    /// When a server last served a request there, in milliseconds since boot, or 0; shared by all
-    /// copies of this. What the user set up was right then, so a refusal is probably a change that is under way.
-    served: Arc<AtomicU64>,
+    /// Whether a server of this location has served this run; shared by all addresses that are made
+    /// from this one. What the user set up was right then, so a refusal is probably a change that is
+    /// under way.
+    served: Arc<AtomicBool>,
 }
 
 /// A user and a password that do not come from a URL.
@@ -153,7 +153,7 @@ impl Address {
         Ok(Endpoint::Tcp { host, port })
     }
 
-    /// Another server with the same credentials, database and TLS files.
+    /// Another server of the location, with the same credentials, database and TLS files.
     pub(in crate::store) fn at(&self, endpoint: Endpoint) -> Self {
         let is_same = endpoint == self.endpoint;
         let route = if is_same { self.route.clone() } else { Route::default() };
@@ -182,18 +182,11 @@ impl Address {
     }
 
     pub(in crate::store) fn has_served(&self) -> bool {
-        self.served.load(Ordering::Relaxed) > 0
+        self.served.load(Ordering::Relaxed)
     }
 
-    /// How long ago a server last served a request there.
-    pub(in crate::store) fn served_ago(&self) -> Duration {
-        let last = Duration::from_millis(self.served.load(Ordering::Relaxed));
-        Instant::now().since_boot().saturating_sub(last)
-    }
-
-    pub(in crate::store) fn serves_now(&self) {
-        let now = Instant::now().since_boot().as_millis();
-        self.served.store(now.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+    pub(in crate::store) fn serves(&self) {
+        self.served.store(true, Ordering::Relaxed);
     }
 
     pub(in crate::store) fn has_password(&self) -> bool {

@@ -33,6 +33,8 @@ pub(in crate::store) struct Route(Arc<Mutex<Known>>);
 struct Known {
     /// First the one that answered last, and at the end those that did not serve, the latest last.
     addresses: Vec<SockAddr>,
+    /// Which of all addresses so far have answered as a master, and when they last did.
+    masters: Vec<(SockAddr, Instant)>,
     /// When the next lookup is due; `None` while one is under way.
     again: Option<Instant>,
     /// Whether there is only one address, whatever the endpoint resolves to.
@@ -98,6 +100,20 @@ impl Route {
             let address = addresses.remove(place);
             addresses.insert(if serves { 0 } else { addresses.len() }, address);
         }
+    }
+
+    pub(in crate::store) fn answers_as_master(&self, address: &SockAddr) {
+        let (mut known, now) = (self.known(), Instant::now());
+        match known.masters.iter_mut().find(|(other, _)| other == address) {
+            Some((_, last)) => *last = now,
+            None => known.masters.push((address.clone(), now)),
+        }
+    }
+
+    /// When this address last answered as a master.
+    pub(in crate::store) fn was_master(&self, address: &SockAddr) -> Option<Instant> {
+        let known = self.known();
+        known.masters.iter().find(|(other, _)| other == address).map(|(_, last)| *last)
     }
 
     /// Keeps the result of a lookup, unless it has failed. New addresses come second.

@@ -3,7 +3,7 @@
 use super::Acquisition;
 use crate::rules::quorum::member_state::{LastReply, MemberState};
 use crate::rules::servers::Began;
-use crate::rules::{Instant, ServerTime, UserMessage, show};
+use crate::rules::{Instant, ServerTime, UserMessage, show, show_up};
 
 impl Acquisition {
     /// The members that nominate the request but are not old enough, and why. `names` are the
@@ -19,11 +19,11 @@ impl Acquisition {
             let age = state.age(now);
             if state.nominated().is_some() && age < longest {
                 let began = state.run.as_ref().map_or(Began::Started, |run| run.began);
-                let (for_, of) = (show(age), show(longest));
+                let (for_, of) = (show(age), show_up(longest));
                 let fault = UserMessage::new(format!(
                     "{name} {began} {for_} ago and may have forgotten a lease of {of}"
                 ));
-                let rest = show(longest.saturating_sub(age));
+                let rest = show_up(longest.saturating_sub(age));
                 young.push((number, fault.with_remedy(format!("try again in {rest}"))));
             }
         }

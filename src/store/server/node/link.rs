@@ -68,7 +68,7 @@ impl Node {
         };
         match &self.connection {
             Some((connection, _)) if refusal.ends_connection() => {
-                let refusal = refusal.at(connection.address(), self.endpoint());
+                let refusal = refusal.at(connection.address(), &self.address);
                 self.leave_connection();
                 refusal
             }
@@ -252,7 +252,8 @@ impl Node {
         match (self.probe, replies.pop()) {
             (Some(Probe::Role), Some(role)) if !handshake::is_master(&role) => {
                 self.address.route.serves(connection.address(), false);
-                return Err(refusal::demoted(&self.address));
+                let refusal = refusal::demoted(&self.address);
+                return Err(refusal.at(connection.address(), &self.address));
             }
             (Some(Probe::Run), Some(information)) => {
                 let run = Run::from_info(&information).ok_or_else(|| self.unexpected_reply())?;
