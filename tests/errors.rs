@@ -125,7 +125,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
     (
         "release L",
-        "L: no token; set RLOCK_TOKEN to the token that acquire printed, or use --force to revoke",
+        "L: no token; set RLOCK_TOKEN to the token that acquire printed",
     ),
     ("renew L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
     ("release --token x L", "unknown option '--token'; set RLOCK_TOKEN"),
