@@ -230,6 +230,8 @@ Examples:
     ///
     /// Shows one lock with its holders, its waiters and its history, or lists all locks that are not
     /// free, or those that match a pattern. Locks that need attention come first.
+    ///
+    /// To list locks, inspect looks at every key of the server; for one lock, only at its own keys.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

@@ -8,6 +8,7 @@ use crate::errors::{fails, replicated};
 use crate::support::acl::{rule, set_up};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
+use crate::support::pty::Terminal;
 use crate::support::{
     self, Client, Finished, Running, Server, acquire, at, holder, run, until, waiter,
 };
@@ -467,18 +468,9 @@ fn a_name_that_was_never_used_is_not_taken_for_a_free_lock() {
     server.run("exec deploy:prod true").exits(0);
     let unknown = "never used, or not in the past day";
     for (line, status, told) in [
-        ("inspect deploy:prdo", 1, "rlock: deploy:prdo: UNKNOWN; nearest name: deploy:prod"),
+        ("inspect deploy:prdo", 1, "rlock: deploy:prdo: UNKNOWN"),
         ("inspect other", 1, "rlock: other: UNKNOWN"),
-        (
-            "inspect rlock:deploy:prod",
-            1,
-            "rlock: rlock:deploy:prod: UNKNOWN; nearest name: deploy:prod",
-        ),
-        (
-            "release --force depoy:prod",
-            0,
-            "rlock: depoy:prod: no hold to revoke: UNKNOWN; nearest name: deploy:prod",
-        ),
+        ("release --force depoy:prod", 0, "rlock: depoy:prod: no hold to revoke: UNKNOWN"),
         ("inspect deploy:prod", 1, ""),
         ("inspect --json deploy:prdo", 1, ""),
         ("inspect --attention deploy:prdo", 0, ""),
@@ -487,6 +479,38 @@ fn a_name_that_was_never_used_is_not_taken_for_a_free_lock() {
         let output = server.run(line).exits(status);
         assert_eq!(output.err(), told.replace("UNKNOWN", unknown), "{line}");
     }
+}
+
+#[test]
+fn only_a_person_is_told_a_similar_name_and_soon() {
+    let server = Server::start();
+    server.run("exec deploy:prod true").exits(0);
+    let mut terminal = Terminal::start(&server);
+    for line in ["inspect deploy:prdo", "inspect rlock:deploy:prod", "release --force depoy:prod"] {
+        terminal.enters(&format!("$rlock {line}"));
+        terminal.sees("nearest name: deploy:prod");
+    }
+    let scans = server.calls_of("scan");
+    assert!(scans >= 3);
+    for (line, status) in [
+        ("inspect -q deploy:prdo", 1),
+        ("inspect --names deploy:prdo", 1),
+        ("inspect --json deploy:prdo", 1),
+        ("inspect --attention deploy:prdo", 0),
+        ("release --force -q depoy:prod", 0),
+        ("release --force --json depoy:prod", 0),
+        ("inspect deploy:prdo 2>&1 | cat", 0),
+    ] {
+        terminal.enters(&format!("$rlock {line}; echo status-$?"));
+        terminal.sees(&format!("status-{status}"));
+    }
+    assert_eq!(server.calls_of("scan"), scans);
+    // The search ends long before it has seen all keys.
+    let fill = "for key = 1, 300000 do redis.call('SET', key, '') end";
+    server.cli(&["EVAL", fill, "0"]);
+    terminal.enters("$rlock inspect other");
+    terminal.sees("never used, or not in the past day");
+    assert!((1..150).contains(&(server.calls_of("scan") - scans)));
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Inspection<'_> {
             match (&found.locks[..], self.one) {
                 ([lock], Some(name)) if lock.view.is_unknown() => {
                     let prefix = &self.server.prefix;
-                    self.report.note(names::unknown(&mut *self.store, prefix, name));
+                    let suggests = !self.report.is_quiet();
+                    self.report.note(names::unknown(&mut *self.store, prefix, name, suggests));
                 }
                 _ if found.is_empty() => self.report.note(self.nothing()),
                 _ => {}

@@ -47,7 +47,8 @@ pub(super) fn run(
             report.note(format_args!("deleted the key of {}", before.foreigner()));
         }
         _ if before.is_unknown() => {
-            let unknown = names::unknown(store, prefix, &options.hold.name);
+            let suggests = !report.is_quiet() && !options.hold.json;
+            let unknown = names::unknown(store, prefix, &options.hold.name, suggests);
             report.note(format_args!("no hold to revoke: {unknown}"));
         }
         // It may be held again: no longer by those who held it when the revocation began.

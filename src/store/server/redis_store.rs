@@ -10,9 +10,9 @@ use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Operator, Outcome, Owner, Pattern,
-    Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored, Ticket,
-    Token, Ttl, Verdict, View,
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome, Owner,
+    Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored,
+    Ticket, Token, Ttl, Verdict, View,
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
@@ -350,6 +350,10 @@ impl<T: Topology> Store for RedisStore<T> {
         with_free: bool,
     ) -> Result<Listing, Failure> {
         list::list(&mut self.topology, self.database, prefix, pattern, with_free)
+    }
+
+    fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
+        list::names_until(self.topology.last().0, prefix, until)
     }
 
     fn verify(&mut self) -> Result<(), Failure> {
