@@ -86,7 +86,8 @@ fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let document = server.run("inspect --json L").exits(1).json();
     let wanted = json!({"format": 1, "locks": [{
         "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
-        "ttl_ms": null, "holders": [], "waiters": [], "history": [],
+        "ttl_ms": null, "holders": [], "holder_count": 0, "waiters": [], "waiter_count": 0,
+        "history": [],
         "attention": [], "skipped": {"count": 0, "last_at": null, "last_by": null},
     }]});
     assert_eq!(document, wanted);
@@ -511,6 +512,57 @@ fn only_a_person_is_told_a_similar_name_and_soon() {
     terminal.enters("$rlock inspect other");
     terminal.sees("never used, or not in the past day");
     assert!((1..150).contains(&(server.calls_of("scan") - scans)));
+}
+
+#[test]
+fn numbers_are_whole_even_if_lists_are_not() {
+    let server = Server::start();
+    // Copies the first holder, or the first waiter, as often as ARGV[1] says. Two waiters are dead.
+    let crowd = |name: &str, of: &str, count: &str| {
+        let script = "
+            local known = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+            local details = details_of(known[1])
+            details.alive = '9000000000000'
+            for number = 1, tonumber(ARGV[1]) do
+              local token = string.format('%s%07d', KEYS[2]:sub(1, 1), number)
+              write_details(token, details)
+              redis.call('ZADD', KEYS[1], known[2], token)
+            end
+            for number = 1, KEYS[2] == 'queue' and 2 or 0 do
+              redis.call('ZADD', KEYS[1], known[2], '!' .. number)
+            end";
+        let (script, side) =
+            (support::DETAILS.to_owned() + script, |it| format!("{{rlock:{name}}}?1{it}"));
+        server.cli(&["EVAL", &script, "3", &side(of), of, &side("state"), count]);
+    };
+    for (name, holders, waiters) in [("A", "110", "120"), ("L", "1019", "1150")] {
+        acquire(&server, &["--shared", "--ttl", "1h"], name);
+        let waiter = waiter(&server, &[], name, "");
+        crowd(name, "holds", holders);
+        crowd(name, "queue", waiters);
+        waiter.signal("KILL");
+        waiter.end();
+    }
+    let list = server.run("inspect --sort waiting").out();
+    let rows: Vec<&str> = list.lines().collect();
+    assert!(rows[1].starts_with("L     1020 holders: ") && rows[1].contains("  1151"), "{list}");
+    assert!(rows[2].starts_with("A     111 holders: ") && rows[2].contains("  121"), "{list}");
+    assert_eq!(rows[3], "2 locks; 1272 waiting");
+    let page = server.run("inspect L").out();
+    for told in ["  holder   20 more", "  waiting  153 more"] {
+        assert!(page.lines().any(|line| line == told), "no {told:?}: {page}");
+    }
+    let document = |lock: &Value| {
+        let listed = |what: &str| json!(lock[what].as_array().unwrap().len());
+        [
+            listed("holders"),
+            lock["holder_count"].clone(),
+            listed("waiters"),
+            lock["waiter_count"].clone(),
+        ]
+    };
+    assert_eq!(document(&listed(&server, "")[1]), [100, 1_020, 98, 1_151]);
+    assert_eq!(document(&server.inspect("L")), [1_000, 1_020, 998, 1_151]);
 }
 
 #[test]

@@ -52,12 +52,10 @@ pub(super) fn run(
             report.note(format_args!("no hold to revoke: {unknown}"));
         }
         // It may be held again: no longer by those who held it when the revocation began.
-        _ if before.holder_count == 0 => report.note("no hold to revoke"),
+        _ if before.holder_count() == 0 => report.note("no hold to revoke"),
         (State::Free | State::Held | State::Revoked | State::Cooling, _) => {}
     }
-    let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
-    let more = before.holder_count.saturating_sub(listed);
-    finish(store, options, key, report, &before.holders, more, before.now)
+    finish(store, options, key, report, &before.holders, before.unlisted_holders, before.now)
 }
 
 /// Revokes one hold and waits until it is gone, or removes one waiter.

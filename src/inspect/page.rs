@@ -17,7 +17,7 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         (State::Free, _) => line(format!("{name}: free")),
         _ if view.holders.is_empty() => line(format!("{name}: {view}")),
         (_, Some(Mode::Slots(slots))) => {
-            line(format!("{name}: {} of {slots} slots taken", view.holder_count));
+            line(format!("{name}: {} of {slots} slots taken", view.holder_count()));
         }
         _ => {}
     }
@@ -35,6 +35,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
             _ => format!("{name}: held by {client} for {held}"),
         });
         details(holder, view).into_iter().for_each(&mut line);
+    }
+    if view.unlisted_holders > 0 {
+        line(format!("  holder   {} more", view.unlisted_holders));
     }
     for problem in problems.iter().map(|problem| &problem.long).chain(hazards) {
         page += &style.line(&format!("  warning  {problem}"), true);
@@ -54,9 +57,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
             format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}");
         line(cut(&text, style.width.unwrap_or(usize::MAX)).into_owned());
     }
-    if view.waiters.len() > shown {
-        let waiting = view.waiter_count.max(view.waiters.len() as u64);
-        line(format!("  waiting  {} more", waiting - shown as u64));
+    match view.waiter_count().saturating_sub(shown.min(view.waiters.len()) as u64) {
+        0 => {}
+        more => line(format!("  waiting  {more} more")),
     }
     if let Some(skipped) = &view.skipped {
         line(format!("  skipped  {}", skipped.shown(view.now)));

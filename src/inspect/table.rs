@@ -62,7 +62,7 @@ pub fn list(locks: &[Inspected], style: Style) -> String {
 
 fn row(lock: &Inspected) -> TableRow {
     let Inspected { name, view, problems } = lock;
-    let waiting = match view.waiters.len() {
+    let waiting = match view.waiter_count() {
         0 => String::new(),
         waiting => waiting.to_string(),
     };
@@ -91,9 +91,9 @@ fn holder(view: &View) -> String {
     let Some(holder) = view.foremost() else {
         return if view.state == State::Free { "free" } else { view.foreigner() }.into();
     };
-    let count = match (view.mode, view.holder_count) {
+    let count = match (view.mode, view.holder_count()) {
         (Some(Mode::Slots(slots)), count) => format!("{count} of {slots} slots: "),
-        (_, 2..) => format!("{} holders: ", view.holder_count),
+        (_, count @ 2..) => format!("{count} holders: "),
         _ => String::new(),
     };
     let released = if view.state == State::Cooling { "released by " } else { "" };
@@ -147,7 +147,7 @@ pub fn summary(locks: &[Inspected]) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    let waiting: usize = locks.iter().map(|lock| lock.view.waiters.len()).sum();
+    let waiting: u64 = locks.iter().map(|lock| lock.view.waiter_count()).sum();
     let alarming = locks.iter().filter(|lock| lock.needs_attention()).count();
     let plural = if locks.len() == 1 { "" } else { "s" };
     let mut line = format!("{} lock{plural}", locks.len());

@@ -223,7 +223,7 @@ fn pipeline(
     let view = |reply: Result<Value, Refusal>| {
         // No failure takes more than 1 KiB.
         size += reply.as_ref().map_or(1024, memory);
-        let mut view = reply::view(reply.map_err(Refusal::of_question)?)
+        let mut view = reply::page(reply.map_err(Refusal::of_question)?)
             .ok_or_else(|| node.unexpected_reply())?;
         // The latest are last, and a list shows one. A hostile server sends many.
         let surplus = view.history.len().saturating_sub(4);

@@ -108,7 +108,7 @@ impl<T: Topology> RedisStore<T> {
     /// The lock with one page of its holders and waiters.
     fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
         let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
-        Ok(self.run(&call, reply::view, None)?.value)
+        Ok(self.run(&call, reply::page, None)?.value)
     }
 
     pub(in crate::store) fn release_call(
@@ -334,9 +334,14 @@ impl<T: Topology> Store for RedisStore<T> {
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         const MOST: u64 = 1_000;
         let mut view = self.page(key, "history", 0)?;
-        let most = view.holder_count.max(view.waiter_count).min(MOST);
-        for from in (0..most).step_by(MAX_LISTED).skip(1) {
+        for from in (0..MOST).step_by(MAX_LISTED).skip(1) {
+            if view.unlisted_holders == 0 && view.unlisted_waiters == 0 {
+                break;
+            }
             let page = self.page(key, "", from)?;
+            for unlisted in [&mut view.unlisted_holders, &mut view.unlisted_waiters] {
+                *unlisted = unlisted.saturating_sub(MAX_LISTED as u64);
+            }
             view.holders.extend(page.holders);
             view.waiters.extend(page.waiters);
         }
