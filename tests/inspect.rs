@@ -549,6 +549,7 @@ fn numbers_are_whole_even_if_lists_are_not() {
     assert!(rows[2].starts_with("A     111 holders: ") && rows[2].contains("  121"), "{list}");
     assert_eq!(rows[3], "2 locks; 1272 waiting");
     let page = server.run("inspect L").out();
+    assert!(page.starts_with("L: 1020 holders\n"), "{page}");
     for told in ["  holder   20 more", "  waiting  153 more"] {
         assert!(page.lines().any(|line| line == told), "no {told:?}: {page}");
     }
@@ -563,6 +564,32 @@ fn numbers_are_whole_even_if_lists_are_not() {
     };
     assert_eq!(document(&listed(&server, "")[1]), [100, 1_020, 98, 1_151]);
     assert_eq!(document(&server.inspect("L")), [1_000, 1_020, 998, 1_151]);
+}
+
+#[test]
+fn holders_stand_together_and_before_the_waiters() {
+    let server = Server::start();
+    acquire(&server, &["--shared", "--ttl", "10m"], "L");
+    acquire(&server, &["--shared", "--ttl", "1h"], "L");
+    let waiter = waiter(&server, &[], "L", "");
+    let mut force = server.starts("release --force", "L");
+    // It waits for the longest lease.
+    assert!(force.told("waiting up to 59m").ends_with(" for 2 holders"));
+    // Each holder has a line.
+    (0..2).for_each(|_| drop(force.told(" --id ")));
+    let page = server.run("inspect L").out();
+    assert!(
+        page.starts_with("L: 2 holders\n  holder   ") && page.matches("L: ").count() == 1,
+        "{page}"
+    );
+    assert_eq!(page.matches("\n  kind     acquire, nothing renews it\n").count(), 2, "{page}");
+    assert!(page.rfind("\n  holder ") < page.find("\n  waiting "), "{page}");
+    // What was never renewed does not look renewed.
+    assert!(!page.contains(", renewed "), "{page}");
+    for running in [force, waiter] {
+        running.signal("KILL");
+        running.end();
+    }
 }
 
 #[test]

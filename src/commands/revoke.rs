@@ -138,10 +138,19 @@ fn finish(
             still
         });
         let is_other = |holder: &&Holder| more > 0 && holder.state == HoldState::Revoked;
-        let first = awaited.first().map(|(holder, _)| *holder);
-        let Some(first) = first.or_else(|| view.holders.iter().find(is_other)) else { break };
+        let mut left: Vec<&Holder> = awaited.iter().map(|(holder, _)| *holder).collect();
+        if left.is_empty() {
+            left.extend(view.holders.iter().filter(is_other));
+        }
+        if left.is_empty() {
+            break;
+        }
         if !std::mem::replace(&mut announced, true) {
-            report.note(still_held(first, view.now, options));
+            let (count, end) = (more + left.len() as u64, show(view.ttl.unwrap_or_default()));
+            if count > 1 {
+                report.note(format_args!("waiting up to {end} for {count} holders"));
+            }
+            left.iter().for_each(|holder| report.note(still_held(holder, view.now, options)));
         }
         ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
     }

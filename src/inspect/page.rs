@@ -13,15 +13,15 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
     let Inspected { name, view, problems } = lock;
     let mut page = String::new();
     let mut line = |text: String| page += &style.line(&text, false);
+    let (count, has_slots) = (view.holder_count(), matches!(view.mode, Some(Mode::Slots(_))));
+    let several = has_slots || count > 1;
     match (view.state, view.mode) {
         (State::Free, _) => line(format!("{name}: free")),
         _ if view.holders.is_empty() => line(format!("{name}: {view}")),
-        (_, Some(Mode::Slots(slots))) => {
-            line(format!("{name}: {} of {slots} slots taken", view.holder_count()));
-        }
+        (_, Some(Mode::Slots(slots))) => line(format!("{name}: {count} of {slots} slots taken")),
+        _ if several => line(format!("{name}: {count} holders")),
         _ => {}
     }
-    let has_slots = matches!(view.mode, Some(Mode::Slots(_)));
     for holder in &view.holders {
         if holder.is_closing() {
             line(format!("{name}: {}", holder.closing(view.now)));
@@ -29,8 +29,8 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         }
         let (client, held) = (&holder.client, show(view.now.since(holder.acquired)));
         line(match holder.state {
-            HoldState::Cooling if has_slots => format!("  holder   {client}, released"),
-            _ if has_slots => format!("  holder   {client} for {held}"),
+            HoldState::Cooling if several => format!("  holder   {client}, released"),
+            _ if several => format!("  holder   {client} for {held}"),
             HoldState::Cooling => format!("{name}: released by {client}"),
             _ => format!("{name}: held by {client} for {held}"),
         });
@@ -74,14 +74,15 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
 fn details(holder: &Holder, view: &View) -> Vec<String> {
     let (acquired, mode) = (rfc3339(holder.acquired), holder.mode);
     let left = show(holder.deadline.since(view.now));
-    let renewed = show(view.now.since(holder.renewed));
+    let renewed = holder.last_renewal().map(|at| show(view.now.since(at)));
+    let renewed = renewed.map_or(String::new(), |ago| format!(", renewed {ago} ago"));
     let (since, lease) = match holder.state {
-        HoldState::Held => ("since  ", format!("{left} left, renewed {renewed} ago")),
-        HoldState::Revoked => ("since  ", format!("revoked, {left} left, renewed {renewed} ago")),
+        HoldState::Held => ("since  ", format!("{left} left{renewed}")),
+        HoldState::Revoked => ("since  ", format!("revoked, {left} left{renewed}")),
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
     let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
-    if holder.client.kind == HoldKind::Acquire && holder.state == HoldState::Held {
+    if holder.client.kind == HoldKind::Acquire && holder.state != HoldState::Cooling {
         lines.push("  kind     acquire, nothing renews it".into());
     }
     lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));

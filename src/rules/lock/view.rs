@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::lease::renewal_interval;
+use crate::rules::model::lock::CLAIM_WINDOW;
 use crate::rules::{
     ClientInfo, Ending, Fence, HistoryEntry, Mode, Owner, Skipped, Slot, millis, show,
 };
@@ -72,6 +74,14 @@ impl Holder {
     /// The IDs of those that may be at work: its own, or those that a closed lock waits for.
     pub fn ids(&self) -> &[String] {
         if self.is_closing() { &self.closed_for } else { std::slice::from_ref(&self.id) }
+    }
+
+    /// When its lease was last renewed, if ever. To claim a grant, a waiter renews it once too, but
+    /// sooner than a holder does.
+    pub(crate) fn last_renewal(&self) -> Option<ServerTime> {
+        let first = renewal_interval(self.deadline.since(self.renewed)) / 2;
+        let first = first.min(Duration::from_millis(CLAIM_WINDOW));
+        (self.renewed.since(self.acquired) >= first).then_some(self.renewed)
     }
 
     /// What keeps the lock closed.
@@ -416,5 +426,19 @@ mod tests {
         let mut view = seen().up_to(Fence(1));
         view.add_revoked_earlier(seen().holders, &[]);
         assert_eq!(view.holder_count(), 4);
+    }
+    #[test]
+    fn a_grant_that_was_claimed_is_not_renewed_yet() {
+        for (ttl, renewed, is_renewal) in [
+            (30_000, 0, false),
+            (30_000, 1_999, false),
+            (30_000, 10_000, true),
+            (100, 10, false),
+            (100, 33, true),
+        ] {
+            let (renewed, deadline) = (ServerTime(renewed), ServerTime(renewed + ttl));
+            let hold = Holder { renewed, deadline, ..Holder::default() };
+            assert_eq!(hold.last_renewal(), is_renewal.then_some(renewed), "{ttl}");
+        }
     }
 }

@@ -72,8 +72,7 @@ pub(super) fn view(view: &View) {
     for width in [None, Some(0), Some(80)] {
         let style = Style { width, color: false, waiters: 10 };
         page::page(&locks[0], &[], style).lines().for_each(printable);
-        table::list(&locks, style).lines().for_each(printable);
-        table::summary(&locks).lines().for_each(printable);
+        table::list(&locks, style).iter().flat_map(|text| text.lines()).for_each(printable);
     }
     let json = serde_json::to_string(&json::documents(&prefix, &locks, 1));
     assert!(json.is_ok_and(|json| !json.contains(rlock::text::is_unsafe)));
