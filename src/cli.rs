@@ -226,11 +226,16 @@ Examples:
     /// Show the holders and waiters of locks, or check the servers
     ///
     /// Shows one lock with its holders, its waiters and its history, or lists all locks that are not
-    /// free, or those that match a pattern. Locks that need attention come first.
+    /// free, or those that match a pattern. Locks that need attention come first. SKIPPED counts the
+    /// clients that found the lock busy since its last hold began. A lock "released by" a client is
+    /// kept for --at-least (cooling). A lock is closed to all clients for a while if its server lost
+    /// data.
     ///
     /// The PID of a holder is that of rlock exec, which passes signals on to its command; with
     /// --while-pid, that of the watched process; after a plain acquire, that of the process that ran
     /// it, which may have ended.
+    ///
+    /// To list locks, inspect looks at every key of the server; for one lock, only at its own keys.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

@@ -1,5 +1,6 @@
 //! Shows locks: one as a page, several as a table, and either as JSON.
 
+mod grid;
 pub mod json;
 pub mod page;
 pub mod problem;

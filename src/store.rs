@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::report::Diagnostic;
 use crate::rules::{
-    Answer, Asked, Failure, Id, Instant, Key, Listing, Operator, Outcome, Pattern, Prefix, Release,
-    Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern, Prefix,
+    Release, Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
 pub use crate::system::poll::Interrupt;
 pub(crate) use wire::has_answered;
@@ -157,6 +157,9 @@ pub trait Store: Send {
         pattern: Option<&Pattern>,
         with_free: bool,
     ) -> Result<Listing, Failure>;
+
+    /// The names of locks that are in use or remembered, as many as can be found until this moment.
+    fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name>;
 
     /// Fails if the last answer to `inspect` may be wrong because the clients use another directory,
     /// or the master that this replica has lost. `list` checks this itself.

@@ -122,7 +122,7 @@ pub(crate) fn acquire(
             if let Note::Queued { view, position, .. } = &mut note {
                 // The server counts all waiters, including this one and those behind it.
                 ahead = position.saturating_sub(1);
-                view.waiter_count = view.waiter_count.min(ahead);
+                view.unlisted_waiters = view.unlisted_waiters.min(ahead);
             }
             messages.print(note, now);
         }
@@ -163,8 +163,8 @@ fn ended(
         }
         WaitEnd::Busy(view) => busy(view, None),
         WaitEnd::TimedOut(view) => {
-            let waiter_count = view.waiter_count.min(ahead);
-            busy(View { waiter_count, ..view }, Some(waited))
+            let unlisted_waiters = view.unlisted_waiters.min(ahead);
+            busy(View { unlisted_waiters, ..view }, Some(waited))
         }
         WaitEnd::Nested => {
             Error::Nested { enters: !request.reentrant && request.mode.slots().is_none() }

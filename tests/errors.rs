@@ -123,10 +123,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     ("inspect --min-replicas 1", "missing --servers; add it"),
     ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
-    (
-        "release L",
-        "L: no token; set RLOCK_TOKEN to the token that acquire printed",
-    ),
+    ("release L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
     ("renew L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
     ("release --token x L", "unknown option '--token'; set RLOCK_TOKEN"),
     (

@@ -8,6 +8,7 @@ use crate::errors::{fails, replicated};
 use crate::support::acl::{rule, set_up};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
+use crate::support::pty::Terminal;
 use crate::support::{
     self, Client, Finished, Running, Server, acquire, at, holder, run, until, waiter,
 };
@@ -85,7 +86,8 @@ fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let document = server.run("inspect --json L").exits(1).json();
     let wanted = json!({"format": 1, "locks": [{
         "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
-        "ttl_ms": null, "holders": [], "waiters": [], "history": [],
+        "ttl_ms": null, "holders": [], "holder_count": 0, "waiters": [], "waiter_count": 0,
+        "history": [],
         "attention": [], "skipped": {"count": 0, "last_at": null, "last_by": null},
     }]});
     assert_eq!(document, wanted);
@@ -470,18 +472,9 @@ fn a_name_that_was_never_used_is_not_taken_for_a_free_lock() {
     server.run("exec deploy:prod true").exits(0);
     let unknown = "never used, or not in the past day";
     for (line, status, told) in [
-        ("inspect deploy:prdo", 1, "rlock: deploy:prdo: UNKNOWN; nearest name: deploy:prod"),
+        ("inspect deploy:prdo", 1, "rlock: deploy:prdo: UNKNOWN"),
         ("inspect other", 1, "rlock: other: UNKNOWN"),
-        (
-            "inspect rlock:deploy:prod",
-            1,
-            "rlock: rlock:deploy:prod: UNKNOWN; nearest name: deploy:prod",
-        ),
-        (
-            "release --force depoy:prod",
-            0,
-            "rlock: depoy:prod: no hold to revoke: UNKNOWN; nearest name: deploy:prod",
-        ),
+        ("release --force depoy:prod", 0, "rlock: depoy:prod: no hold to revoke: UNKNOWN"),
         ("inspect deploy:prod", 1, ""),
         ("inspect --json deploy:prdo", 1, ""),
         ("inspect --attention deploy:prdo", 0, ""),
@@ -489,6 +482,116 @@ fn a_name_that_was_never_used_is_not_taken_for_a_free_lock() {
     ] {
         let output = server.run(line).exits(status);
         assert_eq!(output.err(), told.replace("UNKNOWN", unknown), "{line}");
+    }
+}
+
+#[test]
+fn only_a_person_is_told_a_similar_name_and_soon() {
+    let server = Server::start();
+    server.run("exec deploy:prod true").exits(0);
+    let mut terminal = Terminal::start(&server);
+    for line in ["inspect deploy:prdo", "inspect rlock:deploy:prod", "release --force depoy:prod"] {
+        terminal.enters(&format!("$rlock {line}"));
+        terminal.sees("nearest name: deploy:prod");
+    }
+    let scans = server.calls_of("scan");
+    assert!(scans >= 3);
+    for (line, status) in [
+        ("inspect -q deploy:prdo", 1),
+        ("inspect --names deploy:prdo", 1),
+        ("inspect --json deploy:prdo", 1),
+        ("inspect --attention deploy:prdo", 0),
+        ("release --force -q depoy:prod", 0),
+        ("release --force --json depoy:prod", 0),
+        ("inspect deploy:prdo 2>&1 | cat", 0),
+    ] {
+        terminal.enters(&format!("$rlock {line}; echo status-$?"));
+        terminal.sees(&format!("status-{status}"));
+    }
+    assert_eq!(server.calls_of("scan"), scans);
+    // The search ends long before it has seen all keys.
+    let fill = "for key = 1, 300000 do redis.call('SET', key, '') end";
+    server.cli(&["EVAL", fill, "0"]);
+    terminal.enters("$rlock inspect other");
+    terminal.sees("never used, or not in the past day");
+    assert!((1..150).contains(&(server.calls_of("scan") - scans)));
+}
+
+#[test]
+fn numbers_are_whole_even_if_lists_are_not() {
+    let server = Server::start();
+    // Copies the first holder, or the first waiter, as often as ARGV[1] says. Two waiters are dead.
+    let crowd = |name: &str, of: &str, count: &str| {
+        let script = "
+            local known = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+            local details = details_of(known[1])
+            details.alive = '9000000000000'
+            for number = 1, tonumber(ARGV[1]) do
+              local token = string.format('%s%07d', KEYS[2]:sub(1, 1), number)
+              write_details(token, details)
+              redis.call('ZADD', KEYS[1], known[2], token)
+            end
+            for number = 1, KEYS[2] == 'queue' and 2 or 0 do
+              redis.call('ZADD', KEYS[1], known[2], '!' .. number)
+            end";
+        let (script, side) =
+            (support::DETAILS.to_owned() + script, |it| format!("{{rlock:{name}}}?1{it}"));
+        server.cli(&["EVAL", &script, "3", &side(of), of, &side("state"), count]);
+    };
+    for (name, holders, waiters) in [("A", "110", "120"), ("L", "1019", "1150")] {
+        acquire(&server, &["--shared", "--ttl", "1h"], name);
+        let waiter = waiter(&server, &[], name, "");
+        crowd(name, "holds", holders);
+        crowd(name, "queue", waiters);
+        waiter.signal("KILL");
+        waiter.end();
+    }
+    let list = server.run("inspect --sort waiting").out();
+    let rows: Vec<&str> = list.lines().collect();
+    assert!(rows[1].starts_with("L     1020 holders: ") && rows[1].contains("  1151"), "{list}");
+    assert!(rows[2].starts_with("A     111 holders: ") && rows[2].contains("  121"), "{list}");
+    assert_eq!(rows[3], "2 locks; 1272 waiting");
+    let page = server.run("inspect L").out();
+    assert!(page.starts_with("L: 1020 holders\n"), "{page}");
+    for told in ["  holder   20 more", "  waiting  153 more"] {
+        assert!(page.lines().any(|line| line == told), "no {told:?}: {page}");
+    }
+    let document = |lock: &Value| {
+        let listed = |what: &str| json!(lock[what].as_array().unwrap().len());
+        [
+            listed("holders"),
+            lock["holder_count"].clone(),
+            listed("waiters"),
+            lock["waiter_count"].clone(),
+        ]
+    };
+    assert_eq!(document(&listed(&server, "")[1]), [100, 1_020, 98, 1_151]);
+    assert_eq!(document(&server.inspect("L")), [1_000, 1_020, 998, 1_151]);
+}
+
+#[test]
+fn holders_stand_together_and_before_the_waiters() {
+    let server = Server::start();
+    acquire(&server, &["--shared", "--ttl", "10m"], "L");
+    acquire(&server, &["--shared", "--ttl", "1h"], "L");
+    let waiter = waiter(&server, &[], "L", "");
+    let mut force = server.starts("release --force", "L");
+    // It waits for the longest lease.
+    assert!(force.told("waiting up to 59m").ends_with(" for 2 holders"));
+    // Each holder has a line.
+    (0..2).for_each(|_| drop(force.told(" --id ")));
+    let page = server.run("inspect L").out();
+    assert!(
+        page.starts_with("L: 2 holders\n  holder   ") && page.matches("L: ").count() == 1,
+        "{page}"
+    );
+    assert_eq!(page.matches("\n  kind     acquire, nothing renews it\n").count(), 2, "{page}");
+    assert!(page.rfind("\n  holder ") < page.find("\n  waiting "), "{page}");
+    // What was never renewed does not look renewed.
+    assert!(!page.contains(", renewed "), "{page}");
+    for running in [force, waiter] {
+        running.signal("KILL");
+        running.end();
     }
 }
 

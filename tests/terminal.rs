@@ -132,23 +132,28 @@ fn a_list_is_cut_to_the_terminal_but_the_name_last() {
     support::acquire(&server, &["--shared", "--label", label], "a-rather-long-name");
     support::acquire(&server, &["--shared"], "a-rather-long-name");
     let mut terminal = Terminal::start(&server);
-    let mut list = |setting: &str| {
+    let list = |terminal: &mut Terminal, setting: &str| {
         terminal.enters(&format!("{setting} $rlock inspect"));
         terminal.sees("NAME");
         terminal.sees("1 lock")
     };
-    let narrow = list("COLUMNS=50");
+    let narrow = list(&mut terminal, "COLUMNS=50");
     assert!(
         !narrow.contains("https") && narrow.contains("a-rather-long-name  2 holders"),
         "{narrow}"
     );
-    let narrow = list("");
+    // What is hidden is told.
+    let hidden = "hidden; widen the terminal or use --json";
+    terminal.sees(&format!("LABEL {hidden}"));
+    terminal.enters("COLUMNS=50 $rlock inspect --servers");
+    terminal.sees(&format!("REPLICAS {hidden}"));
+    let narrow = list(&mut terminal, "");
     assert!(
         narrow.contains("a-rather-long-name  2 holders: ") && narrow.contains("https…"),
         "{narrow}"
     );
     for setting in ["COLUMNS=200", "stty cols 200;"] {
-        let wide = list(setting);
+        let wide = list(&mut terminal, setting);
         assert!(wide.contains("LABEL") && wide.contains(label), "{wide}");
     }
 }

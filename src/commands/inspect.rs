@@ -95,7 +95,8 @@ impl Inspection<'_> {
             match (&found.locks[..], self.one) {
                 ([lock], Some(name)) if lock.view.is_unknown() => {
                     let prefix = &self.server.prefix;
-                    self.report.note(names::unknown(&mut *self.store, prefix, name));
+                    let suggests = !self.report.is_quiet();
+                    self.report.note(names::unknown(&mut *self.store, prefix, name, suggests));
                 }
                 _ if found.is_empty() => self.report.note(self.nothing()),
                 _ => {}
@@ -209,22 +210,22 @@ impl Inspection<'_> {
     fn show(&self, found: &Found, style: Style) -> Result<Shown, Error> {
         let Found { locks, hazards, .. } = found;
         let one = self.one.is_some();
-        let (body, foot) = match &locks[..] {
+        let [body, foot] = match &locks[..] {
             _ if self.options.json => {
                 let history = if one { usize::MAX } else { usize::from(self.options.all) };
                 let locks = Some(json::documents(&self.server.prefix, locks, history));
                 let missing = found.missing.as_ref();
                 let begin = missing.map(|error| output::failure(self.one, error, self.exit(found)));
                 let document = Document { locks, ..begin.unwrap_or_default() };
-                (output::json(&document)?, String::new())
+                [output::json(&document)?, String::new()]
             }
             _ if self.options.names => {
                 let is_held = |lock: &&Inspected| lock.view.state != State::Free;
                 let held = locks.iter().filter(|lock| self.options.all || is_held(lock));
-                (held.map(|lock| format!("{}\n", lock.name)).collect(), String::new())
+                [held.map(|lock| format!("{}\n", lock.name)).collect(), String::new()]
             }
-            [lock] if one => (page::page(lock, hazards, style), String::new()),
-            _ => (table::list(locks, style), table::summary(locks)),
+            [lock] if one => [page::page(lock, hazards, style), String::new()],
+            _ => table::list(locks, style),
         };
         Ok(Shown { body, foot })
     }

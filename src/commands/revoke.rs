@@ -46,16 +46,15 @@ pub(super) fn run(
             report.note(format_args!("deleted the key of {}", before.foreigner()));
         }
         _ if before.is_unknown() => {
-            let unknown = names::unknown(store, prefix, &options.hold.name);
+            let suggests = !report.is_quiet() && !options.hold.json;
+            let unknown = names::unknown(store, prefix, &options.hold.name, suggests);
             report.note(format_args!("no hold to revoke: {unknown}"));
         }
         // It may be held again: no longer by those who held it when the revocation began.
-        _ if before.holder_count == 0 => report.note("no hold to revoke"),
+        _ if before.holder_count() == 0 => report.note("no hold to revoke"),
         (State::Free | State::Held | State::Revoked | State::Cooling, _) => {}
     }
-    let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
-    let more = before.holder_count.saturating_sub(listed);
-    finish(store, options, key, report, &before.holders, more, before.now)
+    finish(store, options, key, report, &before.holders, before.unlisted_holders, before.now)
 }
 
 /// Revokes one hold and waits until it is gone, or removes one waiter.
@@ -138,10 +137,19 @@ fn finish(
             still
         });
         let is_other = |holder: &&Holder| more > 0 && holder.state == HoldState::Revoked;
-        let first = awaited.first().map(|(holder, _)| *holder);
-        let Some(first) = first.or_else(|| view.holders.iter().find(is_other)) else { break };
+        let mut left: Vec<&Holder> = awaited.iter().map(|(holder, _)| *holder).collect();
+        if left.is_empty() {
+            left.extend(view.holders.iter().filter(is_other));
+        }
+        if left.is_empty() {
+            break;
+        }
         if !std::mem::replace(&mut announced, true) {
-            report.note(still_held(first, view.now, options));
+            let (count, end) = (more + left.len() as u64, show(view.ttl.unwrap_or_default()));
+            if count > 1 {
+                report.note(format_args!("waiting up to {end} for {count} holders"));
+            }
+            left.iter().for_each(|holder| report.note(still_held(holder, view.now, options)));
         }
         ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
     }

@@ -31,7 +31,10 @@ pub struct LockDocument<'a> {
     fence: Option<Fence>,
     ttl_ms: Option<u64>,
     holders: Vec<HolderDocument<'a>>,
+    /// Of all, also of those that are not listed.
+    holder_count: u64,
     waiters: Vec<WaiterDocument<'a>>,
+    waiter_count: u64,
     /// Why it needs attention.
     attention: Vec<&'a str>,
     skipped: SkippedDocument,
@@ -110,12 +113,14 @@ pub fn documents<'a>(
         fence: view.fence,
         ttl_ms: view.ttl.map(millis),
         holders: HolderDocument::all(view),
+        holder_count: view.holder_count(),
         waiters: view
             .waiters
             .iter()
             .zip(1..)
             .map(|(waiter, position)| WaiterDocument::new(waiter, Some(position), view.now))
             .collect(),
+        waiter_count: view.waiter_count(),
         attention: problems.iter().map(|problem| problem.long.as_str()).collect(),
         skipped: view.skipped.as_ref().map_or_else(SkippedDocument::default, |skipped| {
             SkippedDocument {

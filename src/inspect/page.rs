@@ -13,15 +13,15 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
     let Inspected { name, view, problems } = lock;
     let mut page = String::new();
     let mut line = |text: String| page += &style.line(&text, false);
+    let (count, has_slots) = (view.holder_count(), matches!(view.mode, Some(Mode::Slots(_))));
+    let several = has_slots || count > 1;
     match (view.state, view.mode) {
         (State::Free, _) => line(format!("{name}: free")),
         _ if view.holders.is_empty() => line(format!("{name}: {view}")),
-        (_, Some(Mode::Slots(slots))) => {
-            line(format!("{name}: {} of {slots} slots taken", view.holder_count));
-        }
+        (_, Some(Mode::Slots(slots))) => line(format!("{name}: {count} of {slots} slots taken")),
+        _ if several => line(format!("{name}: {count} holders")),
         _ => {}
     }
-    let has_slots = matches!(view.mode, Some(Mode::Slots(_)));
     for holder in &view.holders {
         if holder.is_closing() {
             line(format!("{name}: {}", holder.closing(view.now)));
@@ -29,12 +29,15 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         }
         let (client, held) = (&holder.client, show(view.now.since(holder.acquired)));
         line(match holder.state {
-            HoldState::Cooling if has_slots => format!("  holder   {client}, released"),
-            _ if has_slots => format!("  holder   {client} for {held}"),
+            HoldState::Cooling if several => format!("  holder   {client}, released"),
+            _ if several => format!("  holder   {client} for {held}"),
             HoldState::Cooling => format!("{name}: released by {client}"),
             _ => format!("{name}: held by {client} for {held}"),
         });
         details(holder, view).into_iter().for_each(&mut line);
+    }
+    if view.unlisted_holders > 0 {
+        line(format!("  holder   {} more", view.unlisted_holders));
     }
     for problem in problems.iter().map(|problem| &problem.long).chain(hazards) {
         page += &style.line(&format!("  warning  {problem}"), true);
@@ -54,9 +57,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
             format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}");
         line(cut(&text, style.width.unwrap_or(usize::MAX)).into_owned());
     }
-    if view.waiters.len() > shown {
-        let waiting = view.waiter_count.max(view.waiters.len() as u64);
-        line(format!("  waiting  {} more", waiting - shown as u64));
+    match view.waiter_count().saturating_sub(shown.min(view.waiters.len()) as u64) {
+        0 => {}
+        more => line(format!("  waiting  {more} more")),
     }
     if let Some(skipped) = &view.skipped {
         line(format!("  skipped  {}", skipped.shown(view.now)));
@@ -71,14 +74,15 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
 fn details(holder: &Holder, view: &View) -> Vec<String> {
     let (acquired, mode) = (rfc3339(holder.acquired), holder.mode);
     let left = show(holder.deadline.since(view.now));
-    let renewed = show(view.now.since(holder.renewed));
+    let renewed = holder.last_renewal().map(|at| show(view.now.since(at)));
+    let renewed = renewed.map_or(String::new(), |ago| format!(", renewed {ago} ago"));
     let (since, lease) = match holder.state {
-        HoldState::Held => ("since  ", format!("{left} left, renewed {renewed} ago")),
-        HoldState::Revoked => ("since  ", format!("revoked, {left} left, renewed {renewed} ago")),
+        HoldState::Held => ("since  ", format!("{left} left{renewed}")),
+        HoldState::Revoked => ("since  ", format!("revoked, {left} left{renewed}")),
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
     let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
-    if holder.client.kind == HoldKind::Acquire && holder.state == HoldState::Held {
+    if holder.client.kind == HoldKind::Acquire && holder.state != HoldState::Cooling {
         lines.push("  kind     acquire, nothing renews it".into());
     }
     lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));

@@ -40,7 +40,7 @@ impl Selection {
             // Not by age, because each lock was read at another moment. A lock of another tool has
             // no age, and so comes last.
             Some(SortOrder::Age) => lock.acquired().map_or(u64::MAX, |at| at.0),
-            Some(SortOrder::Waiting) => u64::MAX - lock.view.waiters.len() as u64,
+            Some(SortOrder::Waiting) => u64::MAX - lock.view.waiter_count(),
             // Without an expiry, a lease ends last.
             Some(SortOrder::Lease) => lock.view.ttl.map_or(u64::MAX, |ttl| ttl.as_millis() as u64),
         }

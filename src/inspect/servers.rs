@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::grid::{Column, grid};
 use super::style::Style;
 use crate::rules::servers::{Finding, Role, Server, Survey};
 use crate::rules::show;
-use crate::text::{columns, push_padded};
+use crate::text::cut;
 
 /// A heading, and what it shows of a server.
-type Column = (&'static str, fn(&Server) -> Option<String>);
+type Cell = (&'static str, fn(&Server) -> Option<String>);
 
 /// The columns of the table. What a server does not tell is unknown.
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Cell; 7] = [
     ("SERVER", |it| Some(it.name.clone())),
     ("ROLE", |it| role(it).map(String::from)),
     ("VERSION", Server::version),
@@ -25,24 +26,22 @@ const COLUMNS: [Column; 7] = [
 
 /// All servers, one line each.
 pub(crate) fn table(survey: &Survey, style: Style) -> String {
-    let mut lines = vec![String::new(); survey.servers.len() + 1];
-    for (heading, cell) in COLUMNS {
-        let cells = survey.servers.iter().map(|server| match (cell(server), server.role) {
+    let row = |server: &Server| {
+        let cells = COLUMNS.map(|(_, cell)| match (cell(server), server.role) {
             (Some(cell), _) => cell,
             (None, Role::Sentinel | Role::Directory) => "-".to_owned(),
             (None, Role::Server | Role::Node | Role::Replica) => "unknown".to_owned(),
         });
-        let cells: Vec<String> = [heading.to_owned()].into_iter().chain(cells).collect();
-        let width = cells.iter().map(|cell| columns(cell)).max().unwrap_or_default();
-        lines.iter_mut().zip(cells).for_each(|(line, cell)| push_padded(line, &cell, width + 2));
-    }
+        (cells, false)
+    };
+    let columns = COLUMNS.map(|(heading, _)| Column { heading, rank: 0, least: usize::MAX, cut });
+    let (table, hidden) = grid(&columns, survey.servers.iter().map(row).collect(), style);
     let unknown = |server: &Server| {
         (!server.unknown.is_empty())
             .then(|| format!("{}: not checked: {}", server.name, server.unknown.join(", ")))
     };
-    lines.extend(survey.servers.iter().filter_map(unknown));
-    lines.extend(survey.note());
-    lines.iter().map(|line| style.line(line, false)).collect()
+    let lines = survey.servers.iter().filter_map(unknown).chain(survey.note()).chain(hidden);
+    lines.fold(table, |table, line| table + &style.line(&line, false))
 }
 
 /// Each finding on a line.

@@ -375,7 +375,7 @@ impl WaitMachine {
         let mut ids: Vec<String> = holders().flat_map(Holder::ids).cloned().collect();
         // If holders are missing from the list, one of them may have renewed since, which restores a
         // whole lease. No more of it was left than of those that are listed.
-        let unlisted = view.holder_count > view.holders.len() as u64;
+        let unlisted = view.unlisted_holders > 0;
         ids.extend(unlisted.then(|| "*".to_owned()));
         let left = if unlisted { renewed_with(left) } else { left };
         let generation = view.generation.clone();

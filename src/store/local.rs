@@ -258,7 +258,7 @@ impl Store for Local {
         with_free: bool,
     ) -> Result<Listing, Failure> {
         self.directory.must_exist()?;
-        let keys = self.directory.keys()?;
+        let keys = self.directory.keys(None)?;
         let names: BTreeMap<Name, Key> = keys
             .iter()
             .filter_map(|key| key.strip_prefix(prefix.as_str())?.parse::<Name>().ok())
@@ -273,6 +273,11 @@ impl Store for Local {
             }
         }
         Ok(listing)
+    }
+
+    fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
+        let keys = self.directory.keys(Some(until)).unwrap_or_default();
+        keys.iter().filter_map(|key| key.strip_prefix(prefix.as_str())?.parse().ok()).collect()
     }
 
     fn verify(&mut self) -> Result<(), Failure> {

@@ -183,6 +183,11 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
         "First 8 characters of the token; or the word closed if the server, having lost its data, \
          keeps the lock closed until earlier holds have ended. This hold has no client.",
     ),
+    (
+        "locks[].holder_count, .waiter_count",
+        "Numbers of holders and waiters. Of each, a list of locks shows only the first 100, and NAME \
+         the first 1,000. Some of the waiters beyond these may be dead.",
+    ),
     ("locks[].holders[].state", "held, revoked or cooling, as for the lock."),
     (
         "locks[].holders[].owner",

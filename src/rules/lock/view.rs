@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::lease::renewal_interval;
+use crate::rules::model::lock::CLAIM_WINDOW;
 use crate::rules::{
     ClientInfo, Ending, Fence, HistoryEntry, Mode, Owner, Skipped, Slot, millis, show,
 };
@@ -72,6 +74,14 @@ impl Holder {
     /// The IDs of those that may be at work: its own, or those that a closed lock waits for.
     pub fn ids(&self) -> &[String] {
         if self.is_closing() { &self.closed_for } else { std::slice::from_ref(&self.id) }
+    }
+
+    /// When its lease was last renewed, if ever. To claim a grant, a waiter renews it once too, but
+    /// sooner than a holder does.
+    pub(crate) fn last_renewal(&self) -> Option<ServerTime> {
+        let first = renewal_interval(self.deadline.since(self.renewed)) / 2;
+        let first = first.min(Duration::from_millis(CLAIM_WINDOW));
+        (self.renewed.since(self.acquired) >= first).then_some(self.renewed)
     }
 
     /// What keeps the lock closed.
@@ -152,13 +162,13 @@ pub struct View {
     pub(crate) is_of_rlock: bool,
     /// A random mark that a server loses together with its data; empty if the lock was never held.
     pub generation: String,
-    /// The number of holders; `holders` may list only the first of them.
-    pub holder_count: u64,
     pub holders: Vec<Holder>,
-    /// The number of waiters, some of which may be dead. `waiters` lists the live ones, if
-    /// requested.
-    pub waiter_count: u64,
+    /// How many holders are missing from the list.
+    pub unlisted_holders: u64,
+    /// The waiters that are presumed alive, if requested.
     pub waiters: Vec<Waiter>,
+    /// How many waiters are missing from the list, some of which may be dead.
+    pub unlisted_waiters: u64,
     /// How the last holds ended, the latest last, if requested.
     pub history: Vec<HistoryEntry>,
     /// In a box, because few locks have it.
@@ -166,6 +176,16 @@ pub struct View {
 }
 
 impl View {
+    /// How many holders there are, listed or not.
+    pub fn holder_count(&self) -> u64 {
+        self.unlisted_holders.saturating_add(self.holders.len() as u64)
+    }
+
+    /// How many waiters there are, listed or not.
+    pub fn waiter_count(&self) -> u64 {
+        self.unlisted_waiters.saturating_add(self.waiters.len() as u64)
+    }
+
     /// The holder to name if there is room for one: the one that has held the lock for longest, and
     /// one that still holds it before one that does not.
     pub(crate) fn foremost(&self) -> Option<&Holder> {
@@ -192,10 +212,7 @@ impl View {
 
     /// The lock with only those of the listed holders whose fencing token is at most this one.
     pub fn up_to(mut self, fence: Fence) -> Self {
-        let listed = self.holders.len();
         self.holders.retain(|holder| holder.fence <= fence);
-        let dropped = (listed - self.holders.len()) as u64;
-        self.holder_count = self.holder_count.saturating_sub(dropped);
         self
     }
 
@@ -212,7 +229,6 @@ impl View {
         };
         let gone: Vec<Holder> =
             seen.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
-        self.holder_count = self.holder_count.saturating_add(gone.len() as u64);
         self.holders.extend(gone);
     }
 
@@ -233,8 +249,8 @@ impl View {
                 format!("; held {}, but requested {}", how(held), how(asked))
             }
             // The request could join, but earlier ones are waiting.
-            (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {
-                format!("; {} already waiting", self.waiter_count)
+            (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count() > 0 => {
+                format!("; {} already waiting", self.waiter_count())
             }
             _ => String::new(),
         }
@@ -254,7 +270,7 @@ impl fmt::Display for View {
                         None => f.write_str("has no expiry"),
                     }
                 }
-                _ if self.waiter_count > 0 => {
+                _ if self.waiter_count() > 0 => {
                     f.write_str("about to be granted to an earlier waiter")
                 }
                 _ => f.write_str("now free"),
@@ -274,7 +290,7 @@ impl fmt::Display for View {
         if let Some(label) = first.client.label() {
             write!(f, ", label {label}")?;
         }
-        match self.holder_count.saturating_sub(1) {
+        match self.holder_count().saturating_sub(1) {
             0 => {}
             others => write!(f, ", and {others} more")?,
         }
@@ -310,7 +326,6 @@ mod tests {
             state: State::of(&holders).unwrap_or_default(),
             mode: Some(mode),
             ttl: Some(Duration::from_secs(4)),
-            holder_count: holders.len() as u64,
             holders,
             ..View::default()
         }
@@ -327,7 +342,7 @@ mod tests {
         for (view, shown, age) in [
             (View::default(), "now free", None),
             (
-                View { waiter_count: 1, ..View::default() },
+                View { unlisted_waiters: 1, ..View::default() },
                 "about to be granted to an earlier waiter",
                 None,
             ),
@@ -370,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_busy_message_says_why_a_request_that_seems_to_fit_does_not() {
-        let others = |mode, waiter_count| View { waiter_count, ..held(mode, &[]) };
+        let others = |mode, unlisted_waiters| View { unlisted_waiters, ..held(mode, &[]) };
         for (view, asked, told) in [
             (others(Mode::Shared, 0), Mode::Exclusive, ""),
             (others(Mode::Exclusive, 1), Mode::Shared, ""),
@@ -395,7 +410,6 @@ mod tests {
         use HoldState::{Cooling, Held};
         let seen = || held(Mode::Shared, &[(0, Held), (1, Held), (2, Held), (3, Cooling)]);
         assert_eq!(seen().up_to(Fence(2)).holders.len(), 2);
-        assert_eq!(seen().up_to(Fence(2)).holder_count, 2);
         let entry = |id: &str, ending| HistoryEntry { id: id.into(), ending, ..Default::default() };
         // The first one is left, the second was revoked, and the third released itself.
         let history = [
@@ -408,9 +422,23 @@ mod tests {
         let mut view = seen().up_to(Fence(1));
         view.add_revoked_earlier(seen().holders, &history);
         let ids: Vec<&str> = view.holders.iter().map(|holder| holder.id.as_str()).collect();
-        assert_eq!((view.holder_count, &ids[..]), (3, &["1", "2", "4"][..]));
+        assert_eq!(ids, ["1", "2", "4"]);
         let mut view = seen().up_to(Fence(1));
         view.add_revoked_earlier(seen().holders, &[]);
-        assert_eq!(view.holder_count, 4);
+        assert_eq!(view.holder_count(), 4);
+    }
+    #[test]
+    fn a_grant_that_was_claimed_is_not_renewed_yet() {
+        for (ttl, renewed, is_renewal) in [
+            (30_000, 0, false),
+            (30_000, 1_999, false),
+            (30_000, 10_000, true),
+            (100, 10, false),
+            (100, 33, true),
+        ] {
+            let (renewed, deadline) = (ServerTime(renewed), ServerTime(renewed + ttl));
+            let hold = Holder { renewed, deadline, ..Holder::default() };
+            assert_eq!(hold.last_renewal(), is_renewal.then_some(renewed), "{ttl}");
+        }
     }
 }

@@ -45,7 +45,6 @@ impl Transaction<'_> {
     pub(super) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_unstable_by(|one, other| one.by_deadline(other));
-        let holder_count = live.len() as u64;
         let shown = live.get(holders_from..).unwrap_or_default();
         let shown = &shown[..holders_at_most.min(shown.len())];
         // Collected from a slice, so that it has no spare capacity: a list has thousands of these.
@@ -67,9 +66,9 @@ impl Transaction<'_> {
             is_of_rlock: state == State::Foreign && self.guard_is_of_rlock(),
             fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
             generation: self.lock.generation.clone(),
-            holder_count,
+            unlisted_holders: (live.len() - shown.len()) as u64,
             holders,
-            waiter_count: self.lock.queue.len() as u64,
+            unlisted_waiters: self.lock.queue.len() as u64,
             skipped: self.lock.skipped.clone().map(Box::new),
             ..View::default()
         }

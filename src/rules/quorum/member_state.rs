@@ -200,12 +200,13 @@ impl Members {
         self.iter().filter_map(MemberState::view).cloned().collect()
     }
 
-    /// The lock as the members show it. It assumes nothing about members without a view.
+    /// The lock as the members show it, with only the holders that enough of them list. It assumes
+    /// nothing about members without a view.
     pub(super) fn known(&self) -> Option<View> {
         let mut views = self.views();
         let free = free_like(views.first()?);
         views.resize(self.0.len(), free);
-        Some(merge(&views, self.0.len(), false))
+        Some(View { unlisted_holders: 0, ..merge(&views, self.0.len(), false) })
     }
 
     /// The answers for `Votes::too_few`.

@@ -28,6 +28,7 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
         true => State::Foreign,
         false => State::Free,
     });
+    let waiters = waiters(views);
     View {
         now,
         state,
@@ -38,10 +39,14 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
         },
         is_of_rlock: foreign.iter().any(|view| view.is_of_rlock),
         fence: views.iter().filter_map(|view| view.fence).max(),
-        holder_count: holders.len().try_into().unwrap_or(u64::MAX),
+        unlisted_holders: unlisted(holders.len(), views, |it| {
+            (it.holder_count(), it.unlisted_holders)
+        }),
         holders,
-        waiter_count: middle(views, |view| view.waiter_count).map_or(0, |view| view.waiter_count),
-        waiters: waiters(views),
+        unlisted_waiters: unlisted(waiters.len(), views, |it| {
+            (it.waiter_count(), it.unlisted_waiters)
+        }),
+        waiters,
         history: history(views),
         skipped: middle(views, |view| view.skipped.as_ref().map(|it| (it.count, it.at)))
             .and_then(|view| view.skipped.clone()),
@@ -77,6 +82,12 @@ fn middle<K: Ord>(views: &[View], key: impl Fn(&View) -> K) -> Option<&View> {
     let mut views: Vec<&View> = views.iter().collect();
     views.sort_by_key(|view| key(view));
     views.get(views.len().saturating_sub(1) / 2).copied()
+}
+
+/// How many are missing from the merged list: by the largest count of a server that does not list all.
+fn unlisted(listed: usize, views: &[View], of: impl Fn(&View) -> (u64, u64)) -> u64 {
+    let counts = views.iter().map(of).filter(|(_, unlisted)| *unlisted > 0).map(|(count, _)| count);
+    counts.max().unwrap_or(0).saturating_sub(listed as u64)
 }
 
 /// The waiters that most of the servers list. All servers order waiters with agreed tickets alike,
@@ -333,7 +344,19 @@ mod tests {
                 shown += &format!(" {} {:?}", holder.id, holder.state);
             }
             assert_eq!(shown, expected, "{answers:?} of {servers}");
-            assert_eq!(merged.holder_count, merged.holders.len() as u64, "{answers:?}");
+            assert_eq!(merged.unlisted_holders, 0, "{answers:?}");
+        }
+    }
+    #[test]
+    fn holders_and_waiters_that_are_not_listed_count_as_on_the_server_that_has_most() {
+        let of = |unlisted| View {
+            unlisted_holders: unlisted,
+            unlisted_waiters: 2 * unlisted,
+            ..server("a/0/10/h")
+        };
+        for (unlisted, counted) in [([0, 0, 0], (1, 0)), ([0, 98, 100], (101, 200))] {
+            let merged = merge(&unlisted.map(of), 3, false);
+            assert_eq!((merged.holder_count(), merged.waiter_count()), counted);
         }
     }
 }

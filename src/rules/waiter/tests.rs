@@ -135,15 +135,15 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
     ];
     // A whole lease of one that renews, else the rest of the longest; half as much more if some are
     // not listed.
-    for (from, holder_count, told) in [
-        (0, 3, "9s exec acquire revoked"),
-        (1, 2, "5s acquire revoked"),
-        (0, 4, "13.5s exec acquire revoked *"),
+    for (from, unlisted_holders, told) in [
+        (0, 0, "9s exec acquire revoked"),
+        (1, 0, "5s acquire revoked"),
+        (0, 1, "13.5s exec acquire revoked *"),
     ] {
         let view = View {
             now: ServerTime(1_000),
             state: State::Held,
-            holder_count,
+            unlisted_holders,
             holders: all[from..].to_vec(),
             generation: "g".into(),
             ..View::default()

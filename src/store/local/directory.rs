@@ -14,7 +14,7 @@ use super::failure;
 use super::folder::Folder;
 use super::names::{GUARD, LONGEST, STATE, decoded, encoded, hidden, hidden_as};
 use crate::report::plain;
-use crate::rules::{Failure, Key, NAME_ANOTHER, UserMessage};
+use crate::rules::{Failure, Instant, Key, NAME_ANOTHER, UserMessage};
 use crate::system::rights;
 
 #[derive(Clone, Debug)]
@@ -221,10 +221,11 @@ impl Directory {
         Ok(())
     }
 
-    /// The keys of all locks that have a file.
-    pub(super) fn keys(&self) -> Result<Vec<String>, Failure> {
+    /// The keys of all locks that have a file, or of those that are found until this moment.
+    pub(super) fn keys(&self, until: Option<Instant>) -> Result<Vec<String>, Failure> {
         let Some(folder) = self.open(false)? else { return Ok(Vec::new()) };
         let names = folder.names().map_err(|error| self.failure(&error))?;
+        let names = names.take_while(|_| until.is_none_or(|until| Instant::now() < until));
         Ok(names.filter_map(|name| decoded(hidden_as(&name, STATE)?)).collect())
     }
 }
@@ -246,7 +247,7 @@ mod tests {
                 assert!(paths.state.len() <= 255 && !paths.guard.starts_with('.'), "{name}");
                 assert!(!paths.guard.contains('/') && paths.state.starts_with('.'), "{name}");
                 paths.folder.new_file(&paths.state).unwrap();
-                assert!(directory.keys().unwrap().contains(&key.as_str().to_owned()), "{name}");
+                assert!(directory.keys(None).unwrap().contains(&key.as_str().to_owned()), "{name}");
             }
         }
         let key = Key::new(&"".parse().unwrap(), &"/".repeat(100).parse().unwrap());

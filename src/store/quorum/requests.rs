@@ -13,8 +13,8 @@ use crate::rules::quorum::{
     is_release_decided, is_renewal_decided, merge, merge_listings,
 };
 use crate::rules::{
-    Answer, Asked, Failure, Id, Instant, Key, Listing, Operator, Outcome, Pattern, Prefix, Release,
-    Removal, Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern, Prefix,
+    Release, Removal, Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
 };
 use crate::store::{Interrupt, Store};
 
@@ -199,6 +199,14 @@ impl Store for Quorum {
         };
         let votes = self.ask_all(list, |locks| format!("locks: {}", locks.len()))?;
         Ok(merge_listings(votes.into_values().collect(), self.members.len(), with_free))
+    }
+
+    fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
+        let prefix = prefix.clone();
+        let ask = move |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.names(&prefix, until));
+        let found = |names: &Vec<Name>| format!("names: {}", names.len());
+        let votes = self.ask(true, &self.busy(), ask, |_| false, found, None);
+        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 
     fn hazards(&mut self) -> Vec<String> {

@@ -7,14 +7,15 @@ use super::scripts::{self, Call};
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{
-    Delivery, Failure, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
+    Delivery, Failure, Instant, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
 };
-use crate::store::wire::{self, Cmd, OVERHEAD, Value};
+use crate::store::wire::{self, OVERHEAD, Value};
+use crate::system::poll::{Interrupt, Interrupter};
 
-/// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
-const SCAN_COUNT: usize = 5_000;
+/// How many keys one SCAN examines, which blocks the server for one or two milliseconds.
+const SCAN_COUNT: usize = 1_000;
 
-/// How many pages a SCAN has at most, enough for half a billion keys. Only a hostile server has
+/// How many pages a SCAN has at most, enough for a hundred million keys. Only a hostile server has
 /// more.
 const MAX_PAGES: usize = 100_000;
 
@@ -130,16 +131,9 @@ fn names(
     let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     for _ in 0..MAX_PAGES {
         let Some((glob, kind)) = wanted.last() else { return Ok(names) };
-        let (before, after) = glob.split_once('*').unwrap_or_default();
-        let reply = node.ask(page(glob, kind, &cursor), None).map_err(Refusal::of_question)?;
-        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) =
-            wire::from_redis_value(reply).map_err(|_| node.unexpected_reply())?;
+        let (page, next) = page(node, glob, kind, &cursor, None)?;
         let is_last = next == b"0";
-        let name = |key: Vec<u8>| -> Option<Name> {
-            let key = String::from_utf8(key).ok()?;
-            key.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
-        };
-        for name in keys.into_iter().filter_map(name) {
+        for name in page {
             if pattern.is_none_or(|pattern| pattern.matches(name.as_str())) {
                 take(room, OVERHEAD + 3 * name.as_str().len(), node)?;
                 names.push(name);
@@ -157,12 +151,43 @@ fn names(
     Err(Failure::misconfigured(what, "check that it is Redis or Valkey"))
 }
 
-/// Asks for the keys of this kind that match the pattern, from the cursor on.
-fn page(glob: &str, kind: &str, cursor: &[u8]) -> Cmd {
+/// The names of remembered locks that the server finds until this moment.
+pub(super) fn names_until(node: &mut Node, prefix: &Prefix, until: Instant) -> Vec<Name> {
+    let glob = Key::pattern(prefix).side("state");
+    let stop = Some(Interrupter::default().or_at(Some(until)));
+    let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
+    while Instant::now() < until
+        && let Ok((page, next)) = page(node, &glob, "hash", &cursor, stop)
+    {
+        names.extend(page);
+        if next == b"0" {
+            break;
+        }
+        cursor = next;
+    }
+    names
+}
+
+/// The names in the keys of this kind that match the pattern, from the cursor on, and the next cursor.
+fn page(
+    node: &mut Node,
+    glob: &str,
+    kind: &str,
+    cursor: &[u8],
+    interrupt: Interrupt<'_>,
+) -> Result<(Vec<Name>, Vec<u8>), Failure> {
     let mut scan = wire::cmd("SCAN");
     scan.arg(cursor).arg("MATCH").arg(glob);
     scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(kind);
-    scan
+    let reply = node.ask(scan, interrupt).map_err(Refusal::of_question)?;
+    let (next, keys): (Vec<u8>, Vec<Vec<u8>>) =
+        wire::from_redis_value(reply).map_err(|_| node.unexpected_reply())?;
+    let (before, after) = glob.split_once('*').unwrap_or_default();
+    let name = |key: Vec<u8>| -> Option<Name> {
+        let key = String::from_utf8(key).ok()?;
+        key.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+    };
+    Ok((keys.into_iter().filter_map(name).collect(), next))
 }
 
 /// The locks with these names. If they are too large to be read together, fewer are read at a time.
@@ -199,7 +224,7 @@ fn pipeline(
     let view = |reply: Result<Value, Refusal>| {
         // No failure takes more than 1 KiB.
         size += reply.as_ref().map_or(1024, memory);
-        let mut view = reply::view(reply.map_err(Refusal::of_question)?)
+        let mut view = reply::page(reply.map_err(Refusal::of_question)?)
             .ok_or_else(|| node.unexpected_reply())?;
         // The latest are last, and a list shows one. A hostile server sends many.
         let surplus = view.history.len().saturating_sub(4);

@@ -10,9 +10,9 @@ use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Operator, Outcome, Owner, Pattern,
-    Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored, Ticket,
-    Token, Ttl, Verdict, View,
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome, Owner,
+    Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored,
+    Ticket, Token, Ttl, Verdict, View,
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
@@ -108,7 +108,7 @@ impl<T: Topology> RedisStore<T> {
     /// The lock with one page of its holders and waiters.
     fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
         let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
-        Ok(self.run(&call, reply::view, None)?.value)
+        Ok(self.run(&call, reply::page, None)?.value)
     }
 
     pub(in crate::store) fn release_call(
@@ -334,9 +334,14 @@ impl<T: Topology> Store for RedisStore<T> {
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         const MOST: u64 = 1_000;
         let mut view = self.page(key, "history", 0)?;
-        let most = view.holder_count.max(view.waiter_count).min(MOST);
-        for from in (0..most).step_by(MAX_LISTED).skip(1) {
+        for from in (0..MOST).step_by(MAX_LISTED).skip(1) {
+            if view.unlisted_holders == 0 && view.unlisted_waiters == 0 {
+                break;
+            }
             let page = self.page(key, "", from)?;
+            for unlisted in [&mut view.unlisted_holders, &mut view.unlisted_waiters] {
+                *unlisted = unlisted.saturating_sub(MAX_LISTED as u64);
+            }
             view.holders.extend(page.holders);
             view.waiters.extend(page.waiters);
         }
@@ -350,6 +355,10 @@ impl<T: Topology> Store for RedisStore<T> {
         with_free: bool,
     ) -> Result<Listing, Failure> {
         list::list(&mut self.topology, self.database, prefix, pattern, with_free)
+    }
+
+    fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
+        list::names_until(self.topology.last().0, prefix, until)
     }
 
     fn verify(&mut self) -> Result<(), Failure> {

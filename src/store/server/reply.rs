@@ -235,9 +235,18 @@ pub fn removal(reply: Value) -> Option<Result<Removal, String>> {
     }))
 }
 
-/// Parses a view, which is the reply of INSPECT and part of others.
+/// Parses the reply of INSPECT: the lock with the first page of its holders and waiters.
+pub fn page(reply: Value) -> Option<View> {
+    // Of the first waiters, the page leaves out those that are dead.
+    let view = view(reply)?;
+    Some(View { unlisted_waiters: view.unlisted_waiters.saturating_sub(MAX_LISTED as u64), ..view })
+}
+
+/// Parses a view, which is part of other replies too. Those list no waiters.
 pub fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::named(reply, VIEW)?;
+    let holder_count = fields.at("holder_count").count()?;
+    let holders = fields.at("holders").list(holder)?;
     Some(View {
         now: fields.at("now").time()?,
         state: variant(&fields.at("state").text()?)?,
@@ -245,9 +254,9 @@ pub fn view(reply: Value) -> Option<View> {
         ttl: u64::try_from(fields.at("left").integer()?).ok().map(Duration::from_millis),
         fence: fields.at("fence").text()?.parse().ok().map(Fence),
         generation: fields.at("generation").identifier()?,
-        holder_count: fields.at("holder_count").count()?,
-        holders: fields.at("holders").list(holder)?,
-        waiter_count: fields.at("waiter_count").count()?,
+        unlisted_holders: holder_count.saturating_sub(holders.len() as u64),
+        holders,
+        unlisted_waiters: fields.at("waiter_count").count()?,
         waiters: fields.at("waiters").list(waiter)?,
         // Later versions of rlock may have more endings; skip those entries.
         history: fields.at("history").array()?.into_iter().filter_map(history_entry).collect(),

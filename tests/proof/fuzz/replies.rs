@@ -58,7 +58,7 @@ pub fn replies(bytes: &[u8]) {
         printable(&why.to_string());
     }
     let before = reply::revoked(value.clone()).and_then(|(before, _)| before);
-    let page = reply::view(value.clone());
+    let page = reply::page(value.clone());
     let _ = reply::left(value.clone());
     let views = [page, before];
     views.iter().flatten().for_each(view);

@@ -6,6 +6,6 @@ use crate::rules::model::transaction::Transaction;
 impl Transaction<'_> {
     pub(crate) fn inspect(&self) -> View {
         let (waiters, history) = (self.waiters(), self.history());
-        View { waiters, history, ..self.view(0, usize::MAX) }
+        View { waiters, unlisted_waiters: 0, history, ..self.view(0, usize::MAX) }
     }
 }

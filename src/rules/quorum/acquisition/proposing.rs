@@ -133,7 +133,7 @@ impl Acquisition {
         }
         if self.is_lost() || !in_time || too_young {
             // The request itself is in the queues.
-            view.waiter_count = view.waiter_count.saturating_sub(1);
+            view.unlisted_waiters = view.unlisted_waiters.saturating_sub(1);
             return Some(AttemptStep::End(AttemptEnd::Refused(Box::new(Answer::Busy(view)))));
         }
         self.pause(now);
@@ -172,9 +172,7 @@ impl Acquisition {
         }
         // Not all of many holders are listed, so they cannot be compared.
         let crowded = |state: &MemberState| {
-            state.view().is_some_and(|view| {
-                view.holder_count > view.holders.len() as u64 && self.excludes(view)
-            })
+            state.view().is_some_and(|view| view.unlisted_holders > 0 && self.excludes(view))
         };
         self.members.distinct(crowded) >= too_many
             || self.members.known().is_some_and(|known| self.excludes(&known))
@@ -186,7 +184,7 @@ impl Acquisition {
             (State::Free, _) => false,
             (State::Held, Mode::Shared) if view.mode == Some(Mode::Shared) => false,
             (State::Held, mode @ Mode::Slots(slots)) if view.mode == Some(mode) => {
-                view.holder_count >= u64::from(slots.get())
+                view.holder_count() >= u64::from(slots.get())
             }
             _ => true,
         }

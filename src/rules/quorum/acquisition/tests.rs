@@ -310,7 +310,7 @@ fn a_request_with_n_is_lost_if_too_few_servers_are_left() {
     let kept_out = |kept_out| MemberAnswer::Proposed(Proposal { kept_out, ..place(12, free()) });
     // Not all of the holders are listed.
     let crowded = |is_crowded: bool| {
-        let view = if is_crowded { View { holder_count: 101, ..held_by("a") } } else { free() };
+        let view = if is_crowded { View { unlisted_holders: 100, ..held_by("a") } } else { free() };
         proposal(12, None, view)
     };
     for reply in [&kept_out as &dyn Fn(bool) -> MemberAnswer, &crowded] {

@@ -90,6 +90,6 @@ fn make_view_canonical(view: &mut View) {
         (holder.acquired, holder.renewed) = (view.now, view.now);
         (holder.deadline, holder.fence) = (view.now + lease, Fence(0));
     }
-    (view.ttl, view.waiter_count) = (None, 0);
+    (view.ttl, view.unlisted_waiters) = (None, 0);
     view.generation.clear();
 }

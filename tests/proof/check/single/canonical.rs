@@ -58,7 +58,6 @@ impl World {
 /// Keeps what a waiter may do with a view: remind a server of the holders. `ago` is the age of the
 /// view on the waiter's clock.
 fn settle_view(view: &mut View, ago: Duration) {
-    let unlisted = view.holder_count > view.holders.len() as u64;
     let now = view.now;
     view.holders.retain_mut(|holder| {
         let renews = matches!(
@@ -74,6 +73,6 @@ fn settle_view(view: &mut View, ago: Duration) {
         !left.is_zero()
     });
     view.now = ServerTime(NOW);
-    (view.mode, view.ttl, view.fence, view.waiter_count) = (None, None, None, 0);
-    view.holder_count = view.holders.len() as u64 + u64::from(unlisted);
+    (view.mode, view.ttl, view.fence, view.unlisted_waiters) = (None, None, None, 0);
+    view.unlisted_holders = view.unlisted_holders.min(1);
 }

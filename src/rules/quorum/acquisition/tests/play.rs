@@ -101,14 +101,14 @@ impl Play {
 }
 
 pub(super) fn free() -> View {
-    View { waiter_count: 1, ..View::default() }
+    View { unlisted_waiters: 1, ..View::default() }
 }
 
 pub(super) fn held_by(id: &str) -> View {
     let holder =
         Holder { id: id.into(), fence: Fence(5), deadline: ServerTime(8_000), ..Holder::default() };
     let (state, mode) = (State::Held, Some(Mode::Exclusive));
-    View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
+    View { state, mode, holders: vec![holder], ..free() }
 }
 
 /// The place of a request in a queue, behind nobody.

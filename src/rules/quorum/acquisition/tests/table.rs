@@ -45,7 +45,7 @@ const ROWS: [(&str, Decides); 16] = [
         is_busy(&begun(false, servers, |member| give(member < count, held())))
     }),
     ("acquire | held by more holders than are listed", |count, servers| {
-        let crowd = |member: usize| View { holder_count: 101, ..held_by(&member.to_string()) };
+        let crowd = |member: usize| View { unlisted_holders: 100, ..held_by(&member.to_string()) };
         let crowded = |member| proposal(12, None, crowd(member));
         is_busy(&begun(false, servers, |member| give(member < count, crowded(member))))
     }),
