@@ -263,7 +263,8 @@ fn a_suspended_job_ends_before_its_lease_does() {
         terminal.types(SUSPEND);
         terminal.sees("Stopped");
         // Nobody continues the job.
-        terminal.sees("rlock was stopped; stopping the command");
+        terminal.sees("rlock was not running for ");
+        terminal.sees("; stopping the command");
         server.run("exec L true").exits(0);
         terminal.enters("while kill -0 %1; do :; done 2> /dev/null; wait %1; echo status-$?");
         terminal.sees("status-76");

@@ -28,8 +28,8 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    ClientInfo, Instant, LockOutcome, LossPolicy, OnReleased, Outcome, ProcessId, Request, Token,
-    UserMessage,
+    ClientInfo, Instant, Lateness, LockOutcome, LossPolicy, OnReleased, Outcome, ProcessId,
+    Request, Token, UserMessage,
 };
 use crate::supervise::keeper_process::listen;
 use crate::supervise::watched::{self, Watched, field, has_ended};
@@ -114,8 +114,9 @@ pub(super) fn start(
     // It has the keeper's end of the socket.
     drop(keeper);
     let mut keeper = started?;
-    let until = Some(Instant::now() + START_AT_MOST);
-    let stop = Some(Interrupter::from(signals.arrival()).or_at(until));
+    let begun = Instant::now();
+    let until = begun + START_AT_MOST;
+    let stop = Some(Interrupter::from(signals.arrival()).or_at(Some(until)));
     let _ = handover.send(&socket, stop);
     let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();
@@ -126,7 +127,9 @@ pub(super) fn start(
     let failed = match woken {
         Ok(Woken::Interrupted) => Some(signals.first().map_or_else(
             || {
-                let told = "no answer; check the server".to_owned();
+                let not_running = Lateness::new(begun, until).explains(Instant::now());
+                let silent = || "no answer; check the server".to_owned();
+                let told = not_running.map_or_else(silent, |it| it.to_string());
                 Error::Keeper { status: Some(exit::UNREACHABLE.into()), told }
             },
             Error::Stopped,

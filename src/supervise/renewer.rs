@@ -65,6 +65,7 @@ impl Renewer {
             let stop = Interrupter::from(self.wakeups.stop.as_fd());
             let stop = Some(stop.before(Some(schedule.last_attempt())));
             let answer = store.renew(key, token, Some(schedule.ttl()), stop);
+            self.sender.leave(Event::Asking(sent));
             let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
             self.sender.send(event.clone());
             self.report.diagnostics(store.diagnostics());
