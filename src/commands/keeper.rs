@@ -32,7 +32,7 @@ use crate::rules::{
     Request, Token, UserMessage,
 };
 use crate::supervise::keeper_process::listen;
-use crate::supervise::watched::{self, Watched, field, has_ended};
+use crate::supervise::watched::{self, Watched, field, has_ended, refusal};
 use crate::supervise::{RenewableHold, Upkeep};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
@@ -82,7 +82,13 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
         Err(Errno::PERM) => {
             Err(refused("the process belongs to another user", "use a process that you own"))
         }
-        _ => Ok(opened),
+        _ => match refusal(opened.as_fd()) {
+            Some(errno) => {
+                let error = failed("pidfd_send_signal", errno);
+                Err(Error::system("cannot stop a process", error))
+            }
+            None => Ok(opened),
+        },
     }
 }
 
