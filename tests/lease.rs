@@ -200,6 +200,28 @@ fn a_process_that_cannot_be_killed_delays_the_exit_only_for_a_moment_and_is_name
 }
 
 #[test]
+fn a_command_or_script_that_cannot_be_signaled_is_not_said_to_be_stopped() {
+    let server = Server::start();
+    // Root without the right to signal others, and a program that becomes another user.
+    let drops = "setpriv --bounding-set=-kill --inh-caps=-all";
+    let other = format!("setpriv --reuid=65534 --clear-groups sh -c '{READY}'");
+    let exec = format!("exec {} exec --ttl 3s L {other}", support::binary());
+    let keeper = format!("$rlock acquire --ttl 3s --while-pid $$ L >&2 && exec {other}");
+    for (script, name, status) in [(exec, "the command", 76), (keeper, "the script (pid ", 0)] {
+        let mut command = server.program(&format!("{drops} sh -c"), &script);
+        let mut first = Running::start(&mut command).prints_first("READY");
+        server.revoke("L");
+        let told = first.told("; stop it yourself");
+        assert!(told.contains(&format!("; cannot stop {name}")), "{told}");
+        assert!(told.ends_with(": operation not permitted; stop it yourself"), "{told}");
+        first.told("cannot kill sh (pid ");
+        let told = first.finish().exits(status).err();
+        assert!(!told.contains("stopped"), "{told}");
+        until("the lock is free", || server.is_free("L"));
+    }
+}
+
+#[test]
 fn what_a_command_leaves_running_outlives_a_normal_end() {
     let server = Server::start();
     let left = server.starts("exec L sh -c", "setsid sleep 1000 >&- 2>&- & echo $!").end().out();

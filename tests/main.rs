@@ -48,6 +48,7 @@ mod slots;
 mod starts;
 mod storms;
 mod suggested;
+mod suspended;
 mod terminal;
 mod terminal_table;
 mod tls;

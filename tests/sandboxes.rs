@@ -137,6 +137,33 @@ fn if_rlock_or_a_keeper_cannot_go_on_all_is_dead_before_the_lock_is_free() {
 }
 
 #[test]
+fn a_keeper_that_may_not_signal_promises_nothing() {
+    let server = Server::start();
+    let pid = std::process::id().to_string();
+    let mut acquire = server.rlock(["acquire", "--while-pid", &pid, "L"]);
+    let signals = [Refused::Call(libc::SYS_pidfd_send_signal)];
+    run(refuse(&mut acquire, &signals, Errno::EPERM))
+        .exits(70)
+        .prints("")
+        .says("cannot stop a process: pidfd_send_signal: operation not permitted");
+    assert!(server.is_free("L"));
+}
+
+#[test]
+fn a_pid_namespace_without_an_init_is_named() {
+    let server = Server::start();
+    for options in ["", "--foreground"] {
+        run(&mut server.contained("--pid", &format!("exec $rlock exec {options} L true")))
+            .exits(70)
+            .says(
+                "cannot start a process: its PID namespace would have no init; use unshare --fork",
+            );
+    }
+    assert!(server.is_free("L"));
+    run(&mut server.contained("--pid --fork", "$rlock exec L true")).exits(0);
+}
+
+#[test]
 fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);

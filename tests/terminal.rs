@@ -126,6 +126,29 @@ fn a_watch_can_be_suspended_and_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn whatever_signal_ends_a_watch_it_ends_by_that_and_leaves_the_terminal_as_it_was() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let script = server.directory().join("script");
+    let signals = [("HUP", 129), ("QUIT", 131), ("USR1", 138), ("TERM", 143)];
+    let watches = signals.map(|(signal, status)| (signal, "", status));
+    // Into a pipe, it reads no keys.
+    for (signal, pipe, status) in watches.into_iter().chain([("QUIT", "| cat", 0)]) {
+        // An interactive shell would restore the terminal itself.
+        let watch = format!("sh -c 'echo pid-$$-; exec $rlock inspect -W=50ms L' {pipe}");
+        std::fs::write(&script, format!("{watch}\necho status-$?; stty -a\n")).unwrap();
+        terminal.enters(&format!("sh {}", script.display()));
+        terminal.sees("pid-");
+        let pid = terminal.sees("-");
+        terminal.sees("L: free");
+        support::send_signal(pid.trim_end_matches('-').parse().unwrap(), signal);
+        terminal.sees(&format!("status-{status}"));
+        let mode = terminal.sees(" echoe ");
+        assert!(mode.contains(" icanon ") && mode.contains(" echo "), "{signal} {pipe}: {mode:?}");
+    }
+}
+
+#[test]
 fn a_list_is_cut_to_the_terminal_but_the_name_last() {
     let server = Server::start();
     let label = "https://ci.example/jobs/813";
@@ -268,7 +291,8 @@ fn a_suspended_job_ends_before_its_lease_does() {
         terminal.types(SUSPEND);
         terminal.sees("Stopped");
         // Nobody continues the job.
-        terminal.sees("rlock was stopped; stopping the command");
+        terminal.sees("rlock was not running for ");
+        terminal.sees("; stopping the command");
         server.run("exec L true").exits(0);
         terminal.enters("while kill -0 %1; do :; done 2> /dev/null; wait %1; echo status-$?");
         terminal.sees("status-76");

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    BoundedDuration, Group, LockOutcome, LossPolicy, OnLost, OnUnreachable, Outcome, Release, Token,
+    BoundedDuration, Group, LockOutcome, LossPolicy, OnUnreachable, Outcome, Release, Token,
 };
 use crate::store::has_answered;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
@@ -132,7 +132,7 @@ fn run_locked(
     let (outcome, ends) = (outcome(&ran), lease.deadline());
     let released =
         store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
-    let Completion { exit, lock, late, .. } = ran?;
+    let Completion { exit, lock, was_stopped, late, .. } = ran?;
     let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
     // not continue with its next line. A failure of the command takes precedence, and one that ended the
@@ -149,9 +149,9 @@ fn run_locked(
             Ok(Exit::Status(exit::LOST))
         }
         (LockOutcome::Lost, _, _, _) => {
-            report.warn(match on_loss.on_lost {
-                OnLost::Kill => "the lock was lost, and the command was stopped",
-                OnLost::Continue => "the lock was lost, and the command ended without it",
+            report.warn(match was_stopped {
+                true => "the lock was lost, and the command was stopped",
+                false => "the lock was lost, and the command ended without it",
             });
             Ok(Exit::Status(exit::LOST))
         }

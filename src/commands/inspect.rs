@@ -25,10 +25,15 @@ use crate::rules::{
     BoundedDuration, Failure, Instant, Listing, Name, State, Subject, UserMessage, show,
 };
 use crate::store::Store;
+use crate::system::inherited::Inherited;
 use crate::system::poll::ready;
 use crate::text::cut;
 
-pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(
+    options: &InspectArgs,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
     if options.servers {
         return servers::run(options, report);
     }
@@ -51,7 +56,7 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
     };
     match options.watch {
         None => inspection.once(),
-        Some(every) => inspection.watch(every.get()),
+        Some(every) => inspection.watch(every.get(), Keyboard::listen(inherited)?),
     }
 }
 
@@ -117,8 +122,7 @@ impl Inspection<'_> {
     }
 
     /// Redraws until rlock is stopped. A server that does not answer may recover.
-    fn watch(mut self, every: Duration) -> Result<Exit, Error> {
-        let keyboard = Keyboard::listen()?;
+    fn watch(mut self, every: Duration, keyboard: Keyboard) -> Result<Exit, Error> {
         let mut last: Option<(Instant, Shown)> = None;
         let mut first = true;
         loop {

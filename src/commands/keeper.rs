@@ -28,11 +28,11 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    ClientInfo, Instant, LockOutcome, LossPolicy, OnReleased, Outcome, ProcessId, Request, Token,
-    UserMessage,
+    ClientInfo, Instant, Lateness, LockOutcome, LossPolicy, OnReleased, Outcome, ProcessId,
+    Request, Token, UserMessage,
 };
 use crate::supervise::keeper_process::listen;
-use crate::supervise::watched::{self, Watched, field, has_ended};
+use crate::supervise::watched::{self, Watched, field, has_ended, refusal};
 use crate::supervise::{RenewableHold, Upkeep};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
@@ -82,7 +82,13 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
         Err(Errno::PERM) => {
             Err(refused("the process belongs to another user", "use a process that you own"))
         }
-        _ => Ok(opened),
+        _ => match refusal(opened.as_fd()) {
+            Some(errno) => {
+                let error = failed("pidfd_send_signal", errno);
+                Err(Error::system("cannot stop a process", error))
+            }
+            None => Ok(opened),
+        },
     }
 }
 
@@ -114,8 +120,9 @@ pub(super) fn start(
     // It has the keeper's end of the socket.
     drop(keeper);
     let mut keeper = started?;
-    let until = Some(Instant::now() + START_AT_MOST);
-    let stop = Some(Interrupter::from(signals.arrival()).or_at(until));
+    let begun = Instant::now();
+    let until = begun + START_AT_MOST;
+    let stop = Some(Interrupter::from(signals.arrival()).or_at(Some(until)));
     let _ = handover.send(&socket, stop);
     let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();
@@ -126,7 +133,9 @@ pub(super) fn start(
     let failed = match woken {
         Ok(Woken::Interrupted) => Some(signals.first().map_or_else(
             || {
-                let told = "no answer; check the server".to_owned();
+                let not_running = Lateness::new(begun, until).explains(Instant::now());
+                let silent = || "no answer; check the server".to_owned();
+                let told = not_running.map_or_else(silent, |it| it.to_string());
                 Error::Keeper { status: Some(exit::UNREACHABLE.into()), told }
             },
             Error::Stopped,

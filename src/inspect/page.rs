@@ -82,14 +82,23 @@ fn details(holder: &Holder, view: &View) -> Vec<String> {
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
     let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
-    if holder.client.kind == HoldKind::Acquire && holder.state != HoldState::Cooling {
-        lines.push("  kind     acquire, nothing renews it".into());
+    if holder.state != HoldState::Cooling {
+        lines.push(format!("  kind     {}", kind(holder.client.kind)));
     }
     lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));
     lines.push(format!("  fence    {}", holder.fence));
     lines.push(format!("  id       {}", holder.id));
     lines.extend(holder.client.label().map(|label| format!("  label    {label}")));
     lines
+}
+
+/// What renews a hold of this kind, and whose PID it shows.
+fn kind(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Exec => "exec; the PID is that of rlock, which passes signals on",
+        HoldKind::WhilePid => "while-pid; the PID is that of the watched process",
+        HoldKind::Acquire => "acquire, nothing renews it; the PID is that of its caller",
+    }
 }
 
 /// `2m ago: released, held by ana@ci-3 pid 4242 (make) for 41s, exit 0`.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::loss::{Cause, Loss};
-use crate::rules::{Instant, Lease, LossPolicy, OnLost, OnReleased, Reason};
+use super::renewals::LONGEST_PAUSE;
+use crate::rules::{Instant, Lateness, Lease, LossPolicy, OnLost, OnReleased, Reason};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.
 pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
@@ -22,6 +23,8 @@ pub enum Event {
     Tick,
     /// A signal for the command arrived. `reached`: the command has it already.
     Signal { signal: Signal, reached: bool },
+    /// The renewing thread has begun to ask the server at this moment.
+    Asking(Instant),
     /// The renewing thread has read the server's answer at this moment.
     Renewed(Lease, Instant),
     /// A renewal got no answer. The renewer tries again.
@@ -75,6 +78,8 @@ pub struct Machine {
     on_lost: OnLost,
     on_released: OnReleased,
     pub unanswered: Option<String>,
+    /// Of the renewing thread since it last renewed the lease.
+    pub lateness: Lateness,
     /// Whether a delay was reported that is not over.
     pub is_late: bool,
     pub phase: Phase,
@@ -102,8 +107,9 @@ impl Machine {
     pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after, on_released } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
+        let lateness = Lateness::new(lease.renew_at(), lease.renew_at());
         let (unanswered, is_late, phase) = (None, false, Phase::Running);
-        Self { lease, kill_after, on_lost, on_released, unanswered, is_late, phase }
+        Self { lease, kill_after, on_lost, on_released, unanswered, lateness, is_late, phase }
     }
 
     /// Handles one event.
@@ -127,9 +133,6 @@ impl Machine {
         for event in learned {
             self.handle(event, now, &mut actions);
         }
-        if event == Event::Resumed {
-            self.unanswered = Some("rlock was stopped".into());
-        }
         self.check_time(now, &mut actions);
         self.handle(event, now, &mut actions);
         actions
@@ -143,14 +146,20 @@ impl Machine {
                 }
                 self.lease = lease;
                 self.unanswered = None;
+                self.lateness = Lateness::new(lease.renew_at(), lease.renew_at());
             }
             Event::Tick | Event::Renewed(..) => {}
-            Event::Unanswered(reason) => {
-                self.unanswered = Some(reason.clone());
-                let is_late = self.is_running() && now >= self.lease.late_at();
-                if is_late && !std::mem::replace(&mut self.is_late, true) {
-                    actions.push(Action::ReportDelay(self.loss(Cause::Unanswered(reason), now)));
+            Event::Asking(at) => {
+                self.lateness.wake(at);
+                // The server may answer at once, and has caused no delay.
+                if self.lateness.explains(at).is_some() {
+                    self.report_delay(at, now, actions);
                 }
+            }
+            Event::Unanswered(reason) => {
+                self.unanswered = Some(reason);
+                self.lateness.sleep_until(now + LONGEST_PAUSE);
+                self.report_delay(now, now, actions);
             }
             _ if self.is_over() => {}
             Event::Ended if self.awaits_descendants() => {}
@@ -188,15 +197,32 @@ impl Machine {
 
     fn check_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if now >= self.stop_at() {
-            let unanswered = self.unanswered.clone();
-            let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
-            self.lose(Cause::Unanswered(unanswered), now, self.lease.deadline(), actions);
+            self.lose(self.delay(now), now, self.lease.deadline(), actions);
         }
         if let Phase::Stopping { kill_at, ended } = self.phase
             && now >= kill_at
         {
             actions.push(Action::Kill);
             self.phase = if ended { Phase::Over } else { Phase::Left };
+        }
+    }
+
+    /// Why the lease has not been renewed until now. Both the renewing thread and the loop, which
+    /// asks to be woken for the stop, may be late.
+    fn delay(&self, now: Instant) -> Cause {
+        let of_loop = Lateness::new(self.lease.renew_at(), self.stop_at());
+        let mut lateness = [self.lateness, of_loop].into_iter();
+        Cause::Unanswered(match lateness.find_map(|it| it.explains(now)) {
+            Some(not_running) => not_running.to_string(),
+            None => self.unanswered.clone().unwrap_or_else(|| "no answer yet".into()),
+        })
+    }
+
+    /// Reports that the lease was not renewed until `at`, unless it is early, or was reported.
+    fn report_delay(&mut self, at: Instant, now: Instant, actions: &mut Vec<Action>) {
+        let is_late = self.is_running() && at >= self.lease.late_at();
+        if is_late && !std::mem::replace(&mut self.is_late, true) {
+            actions.push(Action::ReportDelay(self.loss(self.delay(at), now)));
         }
     }
 
@@ -336,6 +362,7 @@ mod tests {
             &[
                 (10_000, renewed(10_000), &[]),
                 (20_000, unanswered(), &[]),
+                (34_600, unanswered(), &[&lost.replace("lost", "late")]),
                 (34_697, Event::Tick, &[]),
                 (34_698, Event::Tick, &[lost, "Terminate"]),
                 (39_697, Event::Tick, &[]),
@@ -399,10 +426,47 @@ mod tests {
 
     #[test]
     fn a_loss_that_follows_a_stop_is_explained_by_it_and_kills_in_time() {
-        let lost = "lost: the lease expires in 4.6s and was not renewed for 25s: rlock was stopped";
+        let lost = "lost: the lease expires in 4.6s and was not renewed for 25s: rlock was not \
+            running for 15s (suspended, or the host was overloaded)";
         play(&mut machine(), &[(25_000, Event::Resumed, &[lost, "Terminate", "Continue"])]);
-        let lost = "lost: the lease has expired and was not renewed for 1m: rlock was stopped";
+        let lost = "lost: the lease has expired and was not renewed for 1m: rlock was not running \
+            for 50s (suspended, or the host was overloaded)";
         play(&mut machine(), &[(60_000, Event::Resumed, &["Kill", lost, "Continue"])]);
+    }
+
+    #[test]
+    fn a_delay_is_explained_by_rlock_only_if_rlock_was_late() {
+        let at = Instant::at_millis;
+        let told = |events: &[(u64, Event)]| {
+            let mut machine = machine();
+            let actions =
+                events.iter().flat_map(|(now, event)| machine.on(event.clone(), at(*now)));
+            let losses =
+                actions.collect::<Vec<_>>().into_iter().filter_map(|action| match action {
+                    Action::ReportDelay(loss) => Some(format!("late: {loss}")),
+                    action => action.loss().map(Loss::to_string),
+                });
+            let reasons = losses.map(|loss| loss.rsplit_once(": ").unwrap().1.to_owned());
+            reasons.map(|it| it.replace("rlock was not running for ", "")).collect::<Vec<_>>()
+        };
+        let late = |time: &str| format!("{time} (suspended, or the host was overloaded)");
+        let asking = |millis| (millis, Event::Asking(at(millis)));
+        let tick = |millis| (millis, Event::Tick);
+        // The server is silent.
+        assert_eq!(told(&[asking(10_001), tick(24_698)]), ["no answer yet"]);
+        assert_eq!(told(&[asking(12_000), tick(24_698)]), ["no answer yet"]);
+        // The renewing thread, or the loop, did not run in time.
+        assert_eq!(told(&[tick(24_698)]), [late("14s")]);
+        assert_eq!(told(&[asking(14_999), tick(24_698)]), [late("4.9s")]);
+        assert_eq!(told(&[asking(10_001), tick(60_000)]), [late("35s")]);
+        // Late enough for a warning, whatever the server answers then.
+        assert_eq!(told(&[asking(20_000), tick(24_698)]), [late("10s"), late("10s")]);
+        assert_eq!(told(&[asking(20_000), (20_001, renewed(20_000))]), [late("10s")]);
+        // Between two attempts.
+        let failed = (10_010, unanswered());
+        assert_eq!(told(&[asking(10_001), failed.clone(), tick(24_698)]), [late("13s")]);
+        let refused = [asking(10_001), failed, asking(10_030), (24_000, unanswered())];
+        assert_eq!(told(&[&refused[..], &[tick(24_698)]].concat()), ["refused", "refused"]);
     }
 
     #[test]

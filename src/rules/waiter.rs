@@ -8,7 +8,8 @@ use nix::sys::signal::Signal;
 use crate::rules::lease::renewed_with;
 use crate::rules::{
     Answer, BackOff, ClientInfo, Delivery, Failure, Fence, HoldKind, HoldState, Holder, Instant,
-    Lease, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
+    Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage,
+    View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -124,6 +125,8 @@ pub enum Note {
     Away(Failure),
     /// The waiter cannot sleep, and asks at growing intervals instead, up to this one.
     Polling(Failure, Duration),
+    /// rlock itself was not running.
+    NotRunning(NotRunning),
     /// The server answers again after `Retrying` or `Away`.
     Back,
     NotWithdrawn(Failure),
@@ -154,6 +157,10 @@ pub struct WaitMachine {
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     pub seen: Option<(Instant, View)>,
+    /// Of rlock in the present step.
+    pub lateness: Option<Lateness>,
+    /// That it was late in the last one, until that is reported.
+    not_running: Option<NotRunning>,
     /// What to report now.
     notes: Vec<Note>,
 }
@@ -181,6 +188,8 @@ impl WaitMachine {
             is_slow: false,
             seen: None,
             arrival: None,
+            lateness: None,
+            not_running: None,
             notes: Vec::new(),
         };
         (waiter, WaitStep::Ask { seen: None, arrival: None })
@@ -188,7 +197,24 @@ impl WaitMachine {
 
     /// Sets another limit for the first answer. `started` is the time of the first request.
     pub(crate) fn with_start_until(self, start_until: Option<Instant>, started: Instant) -> Self {
-        Self { start_until, first_answer_until: Some(started + FIRST_ANSWER), ..self }
+        let waiter = Self { start_until, first_answer_until: Some(started + FIRST_ANSWER), ..self };
+        let lateness = waiter.lateness_of(&waiter.ask(started), started);
+        Self { lateness, ..waiter }
+    }
+
+    /// How late rlock is if this step takes longer than it can otherwise.
+    fn lateness_of(&self, step: &WaitStep, now: Instant) -> Option<Lateness> {
+        let ttl = self.ttl.get();
+        let due = match step {
+            WaitStep::Rest { until } => *until,
+            WaitStep::Sleep { at_most, .. } => now + *at_most,
+            // This may take several requests.
+            WaitStep::Ask { .. } => now + ttl,
+            WaitStep::Withdraw(_) | WaitStep::End(_) => return None,
+        };
+        let due = self.deadline().into_iter().fold(due, Instant::min);
+        // A last reply may take the I/O timeout, which is a quarter of the TTL at most.
+        Some(Lateness::new(now, due.max(now) + ttl / 4))
     }
 
     /// Until when the waiter asks again.
@@ -215,6 +241,7 @@ impl WaitMachine {
         stop: Option<Stop>,
         now: Instant,
     ) -> (Vec<Note>, WaitStep) {
+        self.not_running = self.lateness.and_then(|lateness| lateness.explains(now));
         let step = match event {
             WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
             // An interrupted sleep says nothing about the server.
@@ -245,6 +272,8 @@ impl WaitMachine {
             (Some(stop), WaitStep::End(_)) => WaitStep::End(WaitEnd::Stopped(stop)),
             (Some(stop), _) => self.withdraw(WaitEnd::Stopped(stop)),
         };
+        self.notes.extend(self.not_running.take().map(Note::NotRunning));
+        self.lateness = self.lateness_of(&step, now);
         (std::mem::take(&mut self.notes), step)
     }
 
@@ -321,8 +350,9 @@ impl WaitMachine {
         if now < lease.deadline() {
             return WaitStep::End(WaitEnd::Granted(lease, fence, slot));
         }
-        let fault = UserMessage::new("the reply arrived after the lease had expired");
-        self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now)
+        let late = UserMessage::new("the reply arrived after the lease had expired");
+        let fault = self.explained(late.with_remedy("raise --ttl"));
+        self.ride_out(Failure::Unavailable(fault), now)
     }
 
     fn queued(
@@ -391,9 +421,13 @@ impl WaitMachine {
                 let fault = UserMessage::new("no answer within the wait limit");
                 let delivery = if sent { Delivery::Pending } else { Delivery::NotSent };
                 let fault = fault.with_remedy("check the servers and the network");
-                Failure::unreachable(fault, delivery)
+                Failure::unreachable(self.explained(fault), delivery)
             }
             Failure::Interrupted { .. } => return self.ask(now),
+            Failure::Unreachable { fault, delivery: Delivery::Pending, others_answer } => {
+                let fault = self.explained(fault);
+                Failure::Unreachable { fault, delivery: Delivery::Pending, others_answer }
+            }
             failure => failure,
         };
         let until = self.limit();
@@ -411,6 +445,11 @@ impl WaitMachine {
         self.notes.push(Note::Away(failure));
         let again = now + outage.pause();
         WaitStep::Rest { until: until.map_or(again, |until| until.min(again)) }
+    }
+
+    /// Why there was no answer in time: rlock itself, if it was late.
+    fn explained(&mut self, fault: UserMessage) -> UserMessage {
+        self.not_running.take().map_or(fault, |it| UserMessage::new(it.to_string()))
     }
 
     /// Asks again at once if a sleep is cut short for the first time, as after any broken connection,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp};
@@ -58,6 +59,11 @@ impl<'a> Child<'a> {
         if self.end.is_none() && (own.is_none() || self.present_group() != own) {
             let _ = kill(self.pid, signal);
         }
+    }
+
+    /// Why it cannot be signaled, if so: its program may run as another user.
+    pub(super) fn refusal(&mut self) -> Option<Errno> {
+        if self.has_ended() { None } else { kill(self.pid, None).err() }
     }
 
     /// Whether `signal` reaches this process too.

@@ -7,6 +7,7 @@ use super::group::OwnGroup;
 use super::unusable;
 use crate::error::Error;
 use crate::rules::{Delivery, Failure, UserMessage};
+use crate::system::children::leave_pid_namespace;
 use crate::system::environment;
 use crate::system::inherited::Inherited;
 use crate::system::program::Program;
@@ -43,7 +44,7 @@ pub(super) fn not_started(why: NotStarted, command: &Command) -> Error {
             let found = error.kind() != io::ErrorKind::NotFound;
             Error::Command { fault: unusable::why(&command.program, &error), found }
         }
-        NotStarted::System(error) => Error::system("cannot start a process", error),
+        NotStarted::System(error) => no_process(error),
         NotStarted::TooLate => Error::Store(Failure::Unreachable {
             fault: UserMessage::new("the lease nearly expired before the command could start")
                 .with_remedy("raise --ttl"),
@@ -51,6 +52,13 @@ pub(super) fn not_started(why: NotStarted, command: &Command) -> Error {
             others_answer: false,
         }),
     }
+}
+
+/// Why the system could not start a process.
+pub(super) fn no_process(error: io::Error) -> Error {
+    let unshared = "its PID namespace would have no init; use unshare --fork";
+    let error = if leave_pid_namespace() { io::Error::other(unshared) } else { error };
+    Error::system("cannot start a process", error)
 }
 
 impl Command {

@@ -9,10 +9,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::upkeep::Upkeep;
-use crate::report::{Patience, Report};
+use crate::report::{Patience, Report, plain};
 use crate::rules::supervisor::{Action, Event};
 use crate::rules::{Instant, OnLost, show};
 use crate::system::signals::{Arrival, Signals};
@@ -63,6 +64,9 @@ pub(super) trait Processes {
 
     /// Kills all of them. Returns what to say if some remain.
     fn kill(&mut self) -> Option<String>;
+
+    /// Why the process that all others descend from cannot be signaled, if so.
+    fn refusal(&mut self) -> Option<Errno>;
 
     /// Why some of them cannot be found, if so.
     fn out_of_reach(&self) -> Option<&'static str>;
@@ -166,9 +170,13 @@ impl<'a, P: Processes> EventLoop<'a, P> {
             }
             Action::ReportLoss(loss) => {
                 let name = self.processes.name();
-                let then = match self.on_lost {
-                    OnLost::Kill => format!("stopping {name}"),
-                    OnLost::Continue => format!("letting {name} finish without the lock"),
+                let then = match (self.on_lost, self.processes.refusal()) {
+                    (OnLost::Continue, _) => format!("letting {name} finish without the lock"),
+                    (OnLost::Kill, None) => format!("stopping {name}"),
+                    (OnLost::Kill, Some(errno)) => {
+                        let why = plain(&errno.into());
+                        format!("cannot stop {name}: {why}; stop it yourself")
+                    }
                 };
                 self.warn(&format!("{loss}; {then}"));
                 if self.on_lost == OnLost::Kill

@@ -7,13 +7,15 @@ use std::fs::File;
 use std::io::{self, stderr, stdin, stdout};
 use std::os::fd::AsFd;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{Pid, setpgid, tcgetpgrp};
 
+use super::command::no_process;
 use crate::error::Error;
 use crate::rules::Group;
 use crate::system::call::Named;
-use crate::system::children::ShortLived;
+use crate::system::children::{ShortLived, leave_pid_namespace};
 
 /// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
 /// ID.
@@ -31,8 +33,9 @@ impl OwnGroup {
         if group == Group::Inherited || has_terminal() {
             return Ok(None);
         }
-        let made = Self::create();
-        made.map(Some).map_err(|error| Error::system("cannot start a process", error))
+        // Otherwise, the leader would be the init of that namespace, and all would end with it.
+        let made = if leave_pid_namespace() { Err(Errno::ENOMEM.into()) } else { Self::create() };
+        made.map(Some).map_err(no_process)
     }
 
     /// Makes an empty group. Its leader is also hidden from a wait for "any child", with which

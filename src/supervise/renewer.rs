@@ -11,6 +11,7 @@ use crate::rules::supervisor::Event;
 use crate::rules::{Instant, Key, Lease, Token, show};
 use crate::store::Store;
 use crate::system::channel::Sender;
+use crate::system::clock::Alarm;
 use crate::system::poll::{Interrupter, Want, ready};
 use crate::system::wakeup::Wakeup;
 
@@ -55,13 +56,16 @@ impl Renewer {
     pub(super) fn run(&self) {
         let RenewableHold { key, token, lease, connected_in } = &self.hold;
         let mut schedule = Schedule::new(*lease, self.kill_after, *connected_in);
-        while !self.stopped_before(schedule.next) {
+        // Without a descriptor for it, renewals are late after a suspend.
+        let alarm = Alarm::new().ok();
+        while !self.stopped_before(schedule.next, alarm.as_ref()) {
             if schedule.next.is_none() {
                 continue;
             }
             let Ok(mut store) = self.store.lock() else { break };
             let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
+            self.sender.leave(Event::Asking(sent));
             let stop = Interrupter::from(self.wakeups.stop.as_fd());
             let stop = Some(stop.before(Some(schedule.last_attempt())));
             let answer = store.renew(key, token, Some(schedule.ttl()), stop);
@@ -92,10 +96,11 @@ impl Renewer {
 
     /// Whether the supervisor stops the thread before `moment`. Returns false early if the
     /// supervisor wants an answer at once.
-    fn stopped_before(&self, moment: Option<Instant>) -> bool {
-        let Wakeups { stop, hurry, .. } = &self.wakeups;
-        match ready([(stop.as_fd(), Want::Read), (hurry.as_fd(), Want::Read)], moment) {
-            Ok([stopped, _]) => {
+    fn stopped_before(&self, moment: Option<Instant>, alarm: Option<&Alarm>) -> bool {
+        let (stop, hurry) = (self.wakeups.stop.as_fd(), &self.wakeups.hurry);
+        let alarm = alarm.filter(|alarm| alarm.set(moment).is_ok()).map_or(stop, Alarm::as_fd);
+        match ready([stop, hurry.as_fd(), alarm].map(|it| (it, Want::Read)), moment) {
+            Ok([stopped, ..]) => {
                 hurry.clear();
                 stopped
             }

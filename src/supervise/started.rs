@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{getpgrp, getpid, getsid};
 
@@ -29,6 +30,8 @@ pub(crate) struct Completion {
     pub(crate) exit: Result<Exit, Error>,
     /// Whether the lock was kept until then.
     pub(crate) lock: LockOutcome,
+    /// Whether rlock has stopped it.
+    pub(crate) was_stopped: bool,
     /// A signal that asks the command to end, but arrived after it had ended.
     pub(crate) late: Option<Signal>,
     /// The lease as last renewed.
@@ -57,7 +60,7 @@ pub(crate) fn run(
         let descendants = Descendants::adopt(token, leader)?;
         let stop_at = upkeep.machine.stop_at();
         let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
-        Ok(Started { child, descendants, late: None })
+        Ok(Started { child, descendants, late: None, was_stopped: false })
     });
     let mut started = match started {
         Ok(started) => started,
@@ -67,13 +70,14 @@ pub(crate) fn run(
     let on_lost = loss_policy.on_lost;
     let over = EventLoop::new(&mut started, &mut upkeep, signals, report, on_lost).run();
     // The lease is renewed until the command is gone, because only then may it be released.
-    let ended = started.child.wait();
-    let (lock, late, lease) = (upkeep.lock, started.late, upkeep.machine.lease);
+    let Started { child, late, was_stopped, .. } = started;
+    let ended = child.wait();
+    let (lock, lease) = (upkeep.lock, upkeep.machine.lease);
     let store = upkeep.end();
     let exit = over
         .map_err(|error| Error::system("cannot wait for events", error))
         .and(ended.map_err(|error| Error::system("cannot wait for the command", error)));
-    (store, Ok(Completion { exit, lock, late, lease }))
+    (store, Ok(Completion { exit, lock, was_stopped, late, lease }))
 }
 
 /// The command, and what it has started.
@@ -81,6 +85,14 @@ struct Started<'a> {
     child: Child<'a>,
     descendants: Descendants,
     late: Option<Signal>,
+    was_stopped: bool,
+}
+
+impl Started<'_> {
+    /// Notes whether the command is about to be stopped. It may have ended, or refuse signals.
+    fn is_stopping(&mut self) {
+        self.was_stopped |= !self.child.has_ended() && self.refusal().is_none();
+    }
 }
 
 impl Processes for Started<'_> {
@@ -141,11 +153,17 @@ impl Processes for Started<'_> {
     }
 
     fn terminate(&mut self, until: Instant) {
+        self.is_stopping();
         self.descendants.terminate(&mut self.child, until);
     }
 
     fn kill(&mut self) -> Option<String> {
+        self.is_stopping();
         self.descendants.kill_all(&mut self.child)
+    }
+
+    fn refusal(&mut self) -> Option<Errno> {
+        self.child.refusal()
     }
 
     fn out_of_reach(&self) -> Option<&'static str> {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::unistd::{Pid, geteuid};
@@ -19,7 +20,7 @@ use crate::rules::supervisor::Event;
 use crate::rules::{Instant, LockOutcome, OnLost};
 use crate::store::Store;
 use crate::system::poll::{Want, is_ready};
-use crate::system::signals::{Arrival, Signals};
+use crate::system::signals::{Arrival, Signals, test_signal};
 
 /// How long to look for descendants that must be stopped. A process stops late if it waits for a
 /// disk, or for a child that it started with vfork(2).
@@ -201,7 +202,12 @@ impl Processes for Watched {
             pause();
         }
         self.descendants.retain(|descendant| !descendant.has_ended());
-        not_killed(&self.descendants)
+        let itself = if has_ended(self.process()) { None } else { Process::read(self.pid) };
+        not_killed(&Vec::from_iter(itself.into_iter().chain(self.descendants.iter().copied())))
+    }
+
+    fn refusal(&mut self) -> Option<Errno> {
+        refusal(self.process())
     }
 
     fn out_of_reach(&self) -> Option<&'static str> {
@@ -223,6 +229,12 @@ pub(crate) fn field(pid: Pid, file: &str, name: &str) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/{file}")).ok()?;
     let text = String::from_utf8_lossy(&text);
     text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+}
+
+/// Why the process of this pidfd cannot be signaled, if so: its program may run as another user, or a
+/// sandbox refuses the call.
+pub(crate) fn refusal(process: BorrowedFd<'_>) -> Option<Errno> {
+    test_signal(process).err().filter(|_| !has_ended(process))
 }
 
 /// Whether the process of this pidfd has ended.

@@ -35,8 +35,13 @@ impl<T> Clone for Sender<T> {
 impl<T> Sender<T> {
     /// Sends a value. It is dropped if it is no longer awaited.
     pub(crate) fn send(&self, value: T) {
-        let _ = self.values.send(value);
+        self.leave(value);
         self.arrival.wake();
+    }
+
+    /// Sends a value that need not be read before the next one.
+    pub(crate) fn leave(&self, value: T) {
+        let _ = self.values.send(value);
     }
 }
 

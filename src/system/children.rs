@@ -50,6 +50,14 @@ pub(super) unsafe fn fork(run: &dyn Fn() -> c_int) -> nix::Result<Pid> {
     unsafe { clone(enter, argument.cast(), stack, flags) }
 }
 
+/// Whether children begin in another PID namespace, as after unshare(2). They do not see rlock, and
+/// none can start once the first has ended.
+pub(crate) fn leave_pid_namespace() -> bool {
+    let [own, theirs] = ["pid", "pid_for_children"]
+        .map(|kind| std::fs::read_link(format!("/proc/self/ns/{kind}")).ok());
+    own.is_some() && own != theirs
+}
+
 /// A process that exits at once. Until it is reaped, on drop, the kernel does not reuse its ID.
 pub(crate) struct ShortLived {
     pid: Pid,

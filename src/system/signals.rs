@@ -4,8 +4,9 @@
 //! up. rlock does not listen for signals that its caller ignores or blocks, so that nohup works.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -44,6 +45,14 @@ pub(crate) struct Arrival {
 /// Whether this signal asks a process to end.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
+}
+
+/// Whether this process may signal the one of this pidfd. Sends it nothing.
+pub(crate) fn test_signal(process: BorrowedFd<'_>) -> nix::Result<()> {
+    let (none, no_details, no_flags) = (0, std::ptr::null::<libc::siginfo_t>(), 0);
+    let (call, process) = (libc::SYS_pidfd_send_signal, process.as_raw_fd());
+    // SAFETY: it takes numbers, and a pointer that may be null.
+    Errno::result(unsafe { libc::syscall(call, process, none, no_details, no_flags) }).map(drop)
 }
 
 /// Drops the blocked signals that have arrived, and returns one bit for each. Makes system calls

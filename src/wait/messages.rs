@@ -82,6 +82,7 @@ impl<'a> Messages<'a> {
                     "cannot wait for a message: {problem}; asking at most every {every} instead"
                 ));
             }
+            Note::NotRunning(why) => self.report.note(why),
             Note::Back => {
                 if let Some(Away { since, noted: true, again, .. }) = self.away.take() {
                     let away = show(now.since(since));

@@ -1,5 +1,5 @@
-//! What ends `inspect --watch` at a terminal: `q`, Ctrl-C, SIGTERM or SIGHUP, none of them in the
-//! middle of a frame. Keys take effect without Enter, and are not shown.
+//! What ends `inspect --watch` at a terminal: `q`, Ctrl-C or another signal, none of them in the middle
+//! of a frame. Keys take effect without Enter, and are not shown.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::os::fd::AsFd;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::libc::SIGINT;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
@@ -15,7 +16,9 @@ use crate::commands::output;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::rules::Instant;
+use crate::system::inherited::Inherited;
 use crate::system::poll::{Want, is_ready, ready};
+use crate::system::signals::Signals;
 use crate::system::thread;
 
 /// Erases the line of the cursor, which may show `^C`, and shows the cursor.
@@ -37,16 +40,28 @@ pub(super) struct Keyboard {
 
 impl Keyboard {
     /// Handles keys and signals from now on, if stdout is a terminal.
-    pub(super) fn listen() -> Result<Self, Error> {
+    pub(super) fn listen(inherited: Inherited) -> Result<Self, Error> {
         let keyboard = Self::default();
         if stdout().is_terminal() {
             // Both on threads, so a server that does not answer cannot delay them.
+            let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
             let its = keyboard.clone();
             match ctrlc::try_set_handler(move || its.end(Exit::Signal(SIGINT))) {
-                // The caller ignores one of the signals, as nohup and `&` do, so rlock does too.
+                // The caller ignores it, as nohup and `&` do, so rlock does too.
                 Err(ctrlc::Error::MultipleHandlers) => {}
                 handled => handled.context("cannot handle Ctrl-C")?,
             }
+            SigSet::from(Signal::SIGINT).thread_unblock().context("cannot receive Ctrl-C")?;
+            let its = keyboard.clone();
+            let listen = move || {
+                loop {
+                    let _ = ready([(signals.arrival(), Want::Read)], None);
+                    if let Some(signal) = signals.first() {
+                        its.end(Exit::Signal(signal as i32));
+                    }
+                }
+            };
+            thread::start("signals", listen).context("cannot listen for signals")?;
             let its = keyboard.clone();
             let listen = move || {
                 await_q();
@@ -64,7 +79,8 @@ impl Keyboard {
         self.draws(true);
         let by_line = LocalModes::ICANON | LocalModes::ECHO;
         // At each frame, because a shell resets the mode while rlock is suspended.
-        if is_foreground()
+        if stdout().is_terminal()
+            && is_foreground()
             && let Ok(mut mode) = tcgetattr(stdin())
             && mode.local_modes.contains(by_line)
         {

@@ -224,3 +224,43 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     let (_, step) = slower.on(answered(0, queued(10_000)), None, at(1_500));
     assert_eq!(step, WaitStep::Rest { until: at(2_000) });
 }
+
+#[test]
+fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
+    let not_running = |time: &str| {
+        let why = "(suspended, or the host was overloaded)";
+        format!("rlock was not running for {time} {why}")
+    };
+    let start = || waiter(Some(2_000)).with_start_until(Some(at(2_000)), at(0));
+    let silent = || answered(0, Err(Failure::Interrupted { sent: true }));
+    for (now, problem) in
+        [(9_000, "no answer within the wait limit".to_owned()), (20_000, not_running("10s"))]
+    {
+        let (notes, step) = start().on(silent(), None, at(now));
+        let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else {
+            return Err(format!("{step:?}"));
+        };
+        assert_eq!((failure.problem(), notes), (&*problem, vec![]));
+    }
+    // The reply came too late for its lease, but not from the server.
+    let mut late = waiter(None).with_start_until(None, at(0));
+    let (_, step) = late.on(answered(0, granted()), None, at(60_000));
+    let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else {
+        return Err(format!("{step:?}"));
+    };
+    assert_eq!(failure.to_string(), not_running("22s"));
+    // After a sleep that was too long, whatever the server answers.
+    let told = |now: u64| {
+        let mut waiter = waiter(None);
+        waiter.on(answered(0, queued(10_000)), None, at(0));
+        let (notes, step) = waiter.on(WaitEvent::Woken(Ok(())), None, at(now));
+        assert_eq!(step, ask());
+        Vec::from_iter(notes.into_iter().map(|note| match note {
+            Note::NotRunning(why) => why.to_string(),
+            note => format!("{note:?}"),
+        }))
+    };
+    assert_eq!(told(18_000), Vec::<String>::new());
+    assert_eq!(told(60_000), [not_running("42s")]);
+    Ok(())
+}

@@ -149,9 +149,9 @@ impl Connection {
     /// Reads some bytes of the replies. Reduces `rest` by what came from the socket for that.
     fn read(&mut self, limit: Limit<'_>, rest: &mut usize) -> Result<(), Failure> {
         loop {
-            // Not before the first bytes: if they have arrived, they are read even after an
-            // interrupt.
-            if *rest < LARGEST_REPLY || Instant::now() >= limit.until {
+            // Not before the first bytes: if they have arrived, they are read even after an interrupt,
+            // and even if rlock was not running when the time was over.
+            if *rest < LARGEST_REPLY {
                 self.check(limit)?;
             }
             let before = self.stream.received;

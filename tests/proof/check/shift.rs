@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use rlock::rules::Instant;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::WaitMachine;
+use rlock::rules::{Instant, Lateness};
 
 pub(super) trait Shift {
     /// Moves all times to a clock that shows this much less.
@@ -28,6 +28,7 @@ impl Shift for WaitMachine {
         self.until.shift(back);
         self.start_until.shift(back);
         self.seen.iter_mut().for_each(|(then, _)| then.shift(back));
+        self.lateness = None;
     }
 }
 
@@ -36,6 +37,7 @@ impl Shift for Machine {
     fn shift(&mut self, back: Duration) {
         self.lease.sent.shift(back);
         (self.unanswered, self.is_late) = (None, false);
+        self.lateness = Lateness::new(self.lease.sent, self.lease.sent);
         if let supervisor::Phase::Stopping { kill_at, .. } = &mut self.phase {
             kill_at.shift(back);
         }
