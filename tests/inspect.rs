@@ -585,7 +585,7 @@ fn holders_stand_together_and_before_the_waiters() {
         page.starts_with("L: 2 holders\n  holder   ") && page.matches("L: ").count() == 1,
         "{page}"
     );
-    assert_eq!(page.matches("\n  kind     acquire, nothing renews it\n").count(), 2, "{page}");
+    assert_eq!(page.matches("\n  kind     acquire, nothing renews it; ").count(), 2, "{page}");
     assert!(page.rfind("\n  holder ") < page.find("\n  waiting "), "{page}");
     // What was never renewed does not look renewed.
     assert!(!page.contains(", renewed "), "{page}");

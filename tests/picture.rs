@@ -75,7 +75,7 @@ fn session(pauses: bool) -> Vec<Line> {
     pause(2.0);
     let mut second = shown(1, "rlock exec app -- deploy 813", 1);
     pause(2.0);
-    shown(2, "rlock inspect app", 6).finish().exits(0);
+    shown(2, "rlock inspect app", 7).finish().exits(0);
     pause(4.0);
     let operator = shown(2, "rlock release --force -q app", 1);
     (0..2).for_each(|_| show(0, first.line()));
