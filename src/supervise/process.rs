@@ -30,7 +30,7 @@ pub(super) struct Process {
     pub(super) pid: Pid,
     pub(super) parent: Pid,
     pub(super) group: Pid,
-    session: Pid,
+    pub(super) session: Pid,
     pub(super) is_dead: bool,
     /// Whether its main thread has stopped or ended; in the line of a thread, whether that thread
     /// has.
@@ -57,13 +57,15 @@ impl Process {
         Kinship::look(until).map_or(Vec::new(), |kinship| kinship.below(roots, until))
     }
 
-    /// The other live processes in the sessions that these lead, which no unrelated process can
-    /// join. This takes a scan of all processes.
-    pub(super) fn in_sessions(leaders: &[Pid], until: Instant) -> Vec<Self> {
-        let leaders: HashSet<&Pid> = leaders.iter().collect();
-        let is_in =
-            |process: &Self| leaders.contains(&process.session) && !leaders.contains(&process.pid);
-        Self::all(until).filter(|process| is_in(process) && !process.is_dead).collect()
+    /// The other live processes in the sessions and groups that these lead, which no unrelated
+    /// process can join. This takes a scan of all processes.
+    pub(super) fn led_by(leaders: &[Pid], until: Instant) -> Vec<Self> {
+        let leaders: HashSet<Pid> = leaders.iter().copied().collect();
+        let is_led = |process: &Self| {
+            !leaders.contains(&process.pid)
+                && [process.session, process.group].iter().any(|leader| leaders.contains(leader))
+        };
+        Self::all(until).filter(|process| is_led(process) && !process.is_dead).collect()
     }
 
     /// The IDs of all processes; none if they cannot be found.
