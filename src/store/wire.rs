@@ -20,6 +20,7 @@ pub(super) use address::mistakes;
 pub use address::{Address, Credentials};
 pub(super) use connection::Connection;
 pub(crate) use connection::has_answered;
+pub(super) use connection::note_answer;
 pub(super) use dial::certificate_expiry;
 pub use endpoint::Endpoint;
 pub(super) use limit::Limit;

@@ -43,16 +43,23 @@ pub(in crate::store) struct Connection {
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// Whether any server has answered this process, be it with an error, to its password, or to a TLS
-/// handshake. Then a holder may exist, whatever the server fails to do later.
+/// handshake, or a lock file was there. Then a holder may exist, whatever fails later.
 pub(crate) fn has_answered() -> bool {
     ANSWERED.load(Ordering::Relaxed)
+}
+
+/// Notes that a server has answered.
+pub(in crate::store) fn note_answer() {
+    ANSWERED.store(true, Ordering::Relaxed);
 }
 
 impl Connection {
     /// Connects within the limit.
     pub(in crate::store) fn open(peer: &Address, limit: Limit<'_>) -> Result<Self, Failure> {
         let stream = dial(peer, limit)?;
-        ANSWERED.fetch_or(peer.tls.is_some(), Ordering::Relaxed);
+        if peer.tls.is_some() {
+            note_answer();
+        }
         Ok(Self {
             may_speak_tls: peer.tls.is_none() && !stream.address.is_unix(),
             stream,
@@ -118,7 +125,7 @@ impl Connection {
             }
             self.pending -= 1;
             self.may_speak_tls = false;
-            ANSWERED.store(true, Ordering::Relaxed);
+            note_answer();
         }
         Ok(replies)
     }
