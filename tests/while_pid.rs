@@ -218,6 +218,34 @@ fn a_keeper_stops_nothing_that_another_script_in_the_same_group_may_have_started
 }
 
 #[test]
+fn a_keeper_that_lacks_descriptors_for_its_renewals_fails_while_it_starts() {
+    let server = Server::start();
+    let mut starts = 0;
+    for limit in 8..=32 {
+        let body = format!("ulimit -n {limit}; {}", text("read _"));
+        let mut script = Running::start(server.program("bash -c", &body).env("TTL", "1s"));
+        match script.stdout_line() {
+            None => {
+                let output = script.end();
+                assert!([127, 70, 69].contains(&output.code()), "{limit}: {output:?}");
+                assert!(server.is_free("L"), "{limit}");
+            }
+            Some(_) => {
+                server.is_renewed();
+                script.finish();
+                until("it is freed", || server.is_free("L"));
+                starts += 1;
+                // All larger limits suffice too.
+                if starts == 2 {
+                    return;
+                }
+            }
+        }
+    }
+    panic!("no limit suffices");
+}
+
+#[test]
 fn a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr() {
     let server = Server::start();
     let log = server.directory().join("log");
@@ -404,6 +432,7 @@ support::also_on_local! {
     a_script_may_renew_and_release_its_lock_itself,
     every_signal_that_can_be_blocked_makes_the_keeper_ask_and_only_the_server_ends_it,
     a_waiter_whose_process_ends_leaves_the_queue,
+    a_keeper_that_lacks_descriptors_for_its_renewals_fails_while_it_starts,
 }
 
 support::also_without_vfork! {

@@ -11,7 +11,9 @@ use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
 use super::event_loop::Left;
-use super::process::{KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
+use super::process::{
+    KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, none_found, not_killed, pause,
+};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
 use crate::system::children::ended;
@@ -108,8 +110,10 @@ impl Descendants {
             }
             let now = Instant::now();
             if now >= give_up {
-                let left = self.find(command, now + KILL_TIME);
-                return left.map_or(Some(NONE_FOUND.to_owned()), |left| not_killed(&left));
+                return match self.find(command, now + KILL_TIME) {
+                    Some(left) => not_killed(&left),
+                    None => none_found().or(Some(NONE_FOUND.into())),
+                };
             }
             if !is_new {
                 pause();
@@ -132,7 +136,7 @@ impl Descendants {
 
     /// Whether the list of rlock's children has no living descendant of the command.
     fn lists_none(&mut self, command: &Child<'_>, until: Instant) -> bool {
-        let Some(mut first) = children(until) else { return true };
+        let Some(mut first) = children(until) else { return !Process::can_be_found() };
         let is_late = || Instant::now() >= until;
         first.retain(|child| command.is_leader(*child) || is_late() || !self.reap_one(*child));
         let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
@@ -160,17 +164,10 @@ impl Descendants {
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
     /// `None` if all can.
-    pub(super) fn out_of_reach(&self) -> Option<&'static str> {
-        if !Process::can_be_found() {
-            Some(NONE_FOUND)
-        } else if !self.adopts {
-            Some(
-                "cannot adopt orphans, so processes that the command started may keep running; \
-                 allow prctl(PR_SET_CHILD_SUBREAPER)",
-            )
-        } else {
-            None
-        }
+    pub(super) fn out_of_reach(&self) -> Option<String> {
+        let not_adopted = "cannot adopt orphans, so processes that the command started may keep \
+            running; allow prctl(PR_SET_CHILD_SUBREAPER)";
+        none_found().or_else(|| (!self.adopts).then(|| not_adopted.into()))
     }
 
     /// The command and its descendants, as far as they live. Looks until a moment; `None` if it

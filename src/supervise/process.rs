@@ -10,7 +10,8 @@ use std::time::Duration;
 use nix::unistd::{Pid, getpid};
 use rustix::process::{Signal, kill_process};
 
-use crate::rules::Instant;
+use crate::rules::{Instant, SystemCall, UserMessage};
+use crate::system::call::errno;
 use crate::system::poll::ready;
 
 /// The limit on a search that nothing waits for.
@@ -22,7 +23,7 @@ pub(super) const KILL_TIME: Duration = Duration::from_millis(1500);
 
 /// The warning, after what rlock stops, if it cannot find what that has started.
 pub(super) const NONE_FOUND: &str =
-    "cannot read /proc, so processes that it started may keep running; mount /proc";
+    "cannot read /proc, so processes that it started may keep running";
 
 /// One line of /proc/PID/stat.
 #[derive(Clone, Copy)]
@@ -124,6 +125,17 @@ impl Process {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(value.len()).any(|part| part == value.as_bytes())
     }
+}
+
+/// What to say, after what rlock stops, if it cannot find what that has started now.
+pub(super) fn none_found() -> Option<String> {
+    // What a search opens.
+    let fault = match fs::read_dir("/proc/self/task") {
+        Ok(_) if Process::can_be_found() => return None,
+        Ok(_) => UserMessage::new(NONE_FOUND),
+        Err(error) => SystemCall::Read.failed(errno(&error), NONE_FOUND.into()).1.message(),
+    };
+    Some(fault.or_remedy("mount /proc").to_string())
 }
 
 /// What to say if these processes did not end when they were killed; `None` if all did.

@@ -148,7 +148,7 @@ impl Processes for Started<'_> {
         self.descendants.kill_all(&mut self.child)
     }
 
-    fn out_of_reach(&self) -> Option<&'static str> {
+    fn out_of_reach(&self) -> Option<String> {
         self.descendants.out_of_reach()
     }
 

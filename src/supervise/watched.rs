@@ -16,7 +16,7 @@ use rustix::process::{
 };
 
 use super::event_loop::{EventLoop, Left, Processes};
-use super::process::{KILL_TIME, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
+use super::process::{KILL_TIME, Process, SEARCH_TIME, none_found, not_killed, pause};
 use super::upkeep::Upkeep;
 use crate::error::Error;
 use crate::report::Report;
@@ -253,8 +253,8 @@ impl Processes for Watched {
         not_killed(&self.descendants)
     }
 
-    fn out_of_reach(&self) -> Option<&'static str> {
-        (!Process::can_be_found()).then_some(NONE_FOUND)
+    fn out_of_reach(&self) -> Option<String> {
+        none_found()
     }
 
     /// Writes to the stderr of the process, or to the system log if that cannot be reached.
