@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -21,8 +22,8 @@ use crate::system::children::ended;
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
 
-/// How many children are reaped before rlock looks at the time and its other events again.
-const BATCH: usize = 16;
+/// How long children are reaped before rlock looks at its other events again.
+const REAP_TIME: Duration = Duration::from_millis(2);
 
 /// Finds the descendants of the command.
 pub(super) struct Descendants {
@@ -146,10 +147,11 @@ impl Descendants {
             && Instant::now() < until
     }
 
-    /// Reaps at most [`BATCH`] adopted children that have ended. Otherwise, a chain of processes
-    /// that each start the next and end would use up the machine's process IDs.
+    /// Reaps adopted children that have ended, for [`REAP_TIME`]. Otherwise, a chain of processes
+    /// that each start the next and end would use up the process IDs of the machine or the user.
     pub(super) fn reap(&mut self, command: &Child<'_>) -> Left {
-        for _ in 0..BATCH {
+        let until = Instant::now() + REAP_TIME;
+        loop {
             match ended(libc::P_ALL, 0, libc::WNOWAIT) {
                 Ok(Some(child)) if command.is(child) => return Left::More,
                 // qemu-user does not hide it. It would be found again and again.
@@ -158,8 +160,10 @@ impl Descendants {
                 Ok(_) => return Left::Living,
                 Err(_) => return Left::Nothing,
             }
+            if Instant::now() >= until {
+                return Left::More;
+            }
         }
-        Left::More
     }
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
