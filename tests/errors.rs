@@ -12,7 +12,8 @@ use crate::support::acl::{rule, set_up};
 use crate::support::proxy::Proxy;
 use crate::support::server::{free_port, options_of_a_replica};
 use crate::support::{
-    self, Client, Finished, Running, Server, acquire, at, binary, holder, rlock, run, until, waiter,
+    self, Client, Finished, Running, Server, acquire, at, binary, holder, is_gone, rlock, run,
+    until, waiter,
 };
 
 /// A token that holds nothing.
@@ -806,6 +807,24 @@ fn a_system_without_descriptors_leaves_no_lock_behind() {
         assert!(output.err().lines().count() <= 1, "{limit}: {output:?}");
         assert!(server.is_free("L"), "{limit}: {output:?}");
     }
+}
+
+#[test]
+fn where_descriptors_suffice_for_the_start_they_suffice_to_stop_all_processes() {
+    let server = Server::start();
+    let exec = |limit, options, command| {
+        format!("ulimit -n {limit}; exec $rlock exec {options} L {command}")
+    };
+    let starts = |limit: &u32| server.bash(&exec(*limit, "", "true")).code() == 0;
+    let limit = (8..64).find(starts).unwrap();
+    let told = server.bash(&exec(limit - 1, "", "true")).exits(69).err();
+    assert!(told.ends_with("too many open files; raise ulimit -n"), "{told}");
+    let daemon = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.01; done'";
+    let mut bash = server.program("bash -c", &exec(limit, "--ttl 3s", daemon));
+    let mut running = Running::start(&mut bash);
+    let started = running.line();
+    server.revokes(running);
+    assert!(is_gone(&started));
 }
 
 #[test]

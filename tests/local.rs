@@ -195,9 +195,15 @@ fn a_request_ends_at_its_limit_even_if_another_process_keeps_the_file_locked() {
     let queued = waiter(&local, &["-w", "3s"], "L", "");
     let _turn = Flock::lock(File::open(state(&local)).unwrap(), FlockArg::LockExclusive).unwrap();
     let mut longer = LongerWait::of("8s");
-    let late = ["-n", "-w 1s", "-w 2s"].map(|it| local.starts(&format!("exec {it} L"), "true"));
+    // The file shows that a holder may exist.
+    let waits = ["-n --on-unreachable run", "-w 1s", "-w 2s"];
+    let late = waits.map(|it| local.starts(&format!("exec {it} L echo"), "RUNS"));
     for client in late.into_iter().chain([queued]) {
-        client.end().exits(69).says("other processes have kept the lock file locked for too long");
+        client
+            .end()
+            .exits(69)
+            .prints("")
+            .says("other processes have kept the lock file locked for too long");
     }
     longer.is_not_over();
     drop(first);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::geteuid;
 
+use crate::support::compiled::STORM;
 use crate::support::limit::{Process, limit};
 use crate::support::proxy::Proxy;
 use crate::support::sandbox::{Refused, refuse};
@@ -172,14 +173,76 @@ fn a_script_that_loses_its_lock_is_stopped_with_all_that_it_started() {
         // The parent of the daemon has ended, so only the session links it to the script.
         "(sh -c 'sleep 1000 >&- 2>&- & echo $!'); read _",
     ] {
-        let mut setsid = server.program("setsid sh -c", &text(body));
-        let mut running = Running::start(setsid.env("TTL", "3s")).prints_first("HELD");
-        let started = running.line();
-        server.revoke("L");
-        assert!(!running.end().status.success());
-        until(body, || is_gone(&started));
-        until("the keeper has released the lock", || server.is_free("L"));
+        // The script leads its session, or only its process group.
+        let session = server.program("setsid sh -c", &text(body));
+        let mut group = server.program("sh -c", &text(body));
+        group.process_group(0);
+        for mut leader in [session, group] {
+            let mut running = Running::start(leader.env("TTL", "3s")).prints_first("HELD");
+            let started = running.line();
+            server.revoke("L");
+            assert!(!running.end().status.success());
+            until("the keeper has released the lock", || server.is_free("L"));
+            assert!(is_gone(&started), "{body}");
+        }
     }
+}
+
+#[test]
+fn a_lost_lock_is_free_only_when_even_processes_that_always_start_the_next_have_ended() {
+    let server = Server::start();
+    let storm = format!("{} 3 50000 60.{} 0 0", STORM.display(), std::process::id());
+    let mut leader = server.program("setsid sh -c", &text(&format!("exec {storm} >&- 2>&-")));
+    let running = Running::start(leader.env("TTL", "3s")).prints_first("HELD");
+    until("all have started", || count_of(&storm) >= 4);
+    server.revoke("L");
+    assert!(!running.end().status.success());
+    until("the keeper has released the lock", || server.is_free("L"));
+    assert_eq!(count_of(&storm), 0);
+}
+
+#[test]
+fn a_keeper_stops_nothing_that_another_script_in_the_same_group_may_have_started() {
+    let server = Server::start();
+    let body = format!("(sleep 1000 >&- 2>&- & echo $!)\nsh -c '{}' & wait", text("read _ <&3"));
+    let mut caller = server.program("sh -c", &format!("exec 3<&0; {body}"));
+    let mut running = Running::start(caller.env("TTL", "3s").process_group(0));
+    let others = running.line();
+    let mut running = running.prints_first("HELD");
+    server.revoke("L");
+    running.told("stopping the script");
+    running.end();
+    until("the keeper has released the lock", || server.is_free("L"));
+    assert!(!is_gone(&others));
+    support::send_signal(others.parse().unwrap(), "KILL");
+}
+
+#[test]
+fn a_keeper_that_lacks_descriptors_for_its_renewals_fails_while_it_starts() {
+    let server = Server::start();
+    let mut starts = 0;
+    for limit in 8..=32 {
+        let body = format!("ulimit -n {limit}; {}", text("read _"));
+        let mut script = Running::start(server.program("bash -c", &body).env("TTL", "1s"));
+        match script.stdout_line() {
+            None => {
+                let output = script.end();
+                assert!([127, 70, 69].contains(&output.code()), "{limit}: {output:?}");
+                assert!(server.is_free("L"), "{limit}");
+            }
+            Some(_) => {
+                server.is_renewed();
+                script.finish();
+                until("it is freed", || server.is_free("L"));
+                starts += 1;
+                // All larger limits suffice too.
+                if starts == 2 {
+                    return;
+                }
+            }
+        }
+    }
+    panic!("no limit suffices");
 }
 
 #[test]
@@ -369,6 +432,7 @@ support::also_on_local! {
     a_script_may_renew_and_release_its_lock_itself,
     every_signal_that_can_be_blocked_makes_the_keeper_ask_and_only_the_server_ends_it,
     a_waiter_whose_process_ends_leaves_the_queue,
+    a_keeper_that_lacks_descriptors_for_its_renewals_fails_while_it_starts,
 }
 
 support::also_without_vfork! {

@@ -25,4 +25,5 @@ pub(super) use limit::Limit;
 pub(super) use resp::OVERHEAD;
 pub use resp::Reader;
 pub(crate) use stream::has_answered;
+pub(super) use stream::note_answer;
 pub use tls::{Pem, PemFiles, Reread, TlsFiles};

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -11,7 +12,9 @@ use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
 use super::event_loop::Left;
-use super::process::{KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
+use super::process::{
+    KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, none_found, not_killed, pause,
+};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
 use crate::system::children::ended;
@@ -19,8 +22,8 @@ use crate::system::children::ended;
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
 
-/// How many children are reaped before rlock looks at the time and its other events again.
-const BATCH: usize = 16;
+/// How long children are reaped before rlock looks at its other events again.
+const REAP_TIME: Duration = Duration::from_millis(2);
 
 /// Finds the descendants of the command.
 pub(super) struct Descendants {
@@ -108,8 +111,10 @@ impl Descendants {
             }
             let now = Instant::now();
             if now >= give_up {
-                let left = self.find(command, now + KILL_TIME);
-                return left.map_or(Some(NONE_FOUND.to_owned()), |left| not_killed(&left));
+                return match self.find(command, now + KILL_TIME) {
+                    Some(left) => not_killed(&left),
+                    None => none_found().or(Some(NONE_FOUND.into())),
+                };
             }
             if !is_new {
                 pause();
@@ -132,7 +137,7 @@ impl Descendants {
 
     /// Whether the list of rlock's children has no living descendant of the command.
     fn lists_none(&mut self, command: &Child<'_>, until: Instant) -> bool {
-        let Some(mut first) = children(until) else { return true };
+        let Some(mut first) = children(until) else { return !Process::can_be_found() };
         let is_late = || Instant::now() >= until;
         first.retain(|child| command.is_leader(*child) || is_late() || !self.reap_one(*child));
         let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
@@ -142,10 +147,11 @@ impl Descendants {
             && Instant::now() < until
     }
 
-    /// Reaps at most [`BATCH`] adopted children that have ended. Otherwise, a chain of processes
-    /// that each start the next and end would use up the machine's process IDs.
+    /// Reaps adopted children that have ended, for [`REAP_TIME`]. Otherwise, a chain of processes
+    /// that each start the next and end would use up the process IDs of the machine or the user.
     pub(super) fn reap(&mut self, command: &Child<'_>) -> Left {
-        for _ in 0..BATCH {
+        let until = Instant::now() + REAP_TIME;
+        loop {
             match ended(libc::P_ALL, 0, libc::WNOWAIT) {
                 Ok(Some(child)) if command.is(child) => return Left::More,
                 // qemu-user does not hide it. It would be found again and again.
@@ -154,23 +160,18 @@ impl Descendants {
                 Ok(_) => return Left::Living,
                 Err(_) => return Left::Nothing,
             }
+            if Instant::now() >= until {
+                return Left::More;
+            }
         }
-        Left::More
     }
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
     /// `None` if all can.
-    pub(super) fn out_of_reach(&self) -> Option<&'static str> {
-        if !Process::can_be_found() {
-            Some(NONE_FOUND)
-        } else if !self.adopts {
-            Some(
-                "cannot adopt orphans, so processes that the command started may keep running; \
-                 allow prctl(PR_SET_CHILD_SUBREAPER)",
-            )
-        } else {
-            None
-        }
+    pub(super) fn out_of_reach(&self) -> Option<String> {
+        let not_adopted = "cannot adopt orphans, so processes that the command started may keep \
+            running; allow prctl(PR_SET_CHILD_SUBREAPER)";
+        none_found().or_else(|| (!self.adopts).then(|| not_adopted.into()))
     }
 
     /// The command and its descendants, as far as they live. Looks until a moment; `None` if it

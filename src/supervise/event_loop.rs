@@ -69,7 +69,7 @@ pub(super) trait Processes {
     fn refusal(&mut self) -> Option<Errno>;
 
     /// Why some of them cannot be found, if so.
-    fn out_of_reach(&self) -> Option<&'static str>;
+    fn out_of_reach(&self) -> Option<String>;
 
     /// Says it where the user of these processes sees it.
     fn warn(&self, report: &Report, what: &str);
@@ -182,7 +182,7 @@ impl<'a, P: Processes> EventLoop<'a, P> {
                 if self.on_lost == OnLost::Kill
                     && let Some(problem) = self.processes.out_of_reach()
                 {
-                    self.warn(problem);
+                    self.warn(&problem);
                 }
             }
             Action::ReportDelay(loss) => self.warn(&format!("{loss}; retrying")),

@@ -10,7 +10,8 @@ use std::time::Duration;
 use nix::unistd::{Pid, getpid};
 use rustix::process::{Signal, kill_process};
 
-use crate::rules::Instant;
+use crate::rules::{Instant, SystemCall, UserMessage};
+use crate::system::call::errno;
 use crate::system::poll::ready;
 
 /// The limit on a search that nothing waits for.
@@ -22,7 +23,7 @@ pub(super) const KILL_TIME: Duration = Duration::from_millis(1500);
 
 /// The warning, after what rlock stops, if it cannot find what that has started.
 pub(super) const NONE_FOUND: &str =
-    "cannot read /proc, so processes that it started may keep running; mount /proc";
+    "cannot read /proc, so processes that it started may keep running";
 
 /// One line of /proc/PID/stat.
 #[derive(Clone, Copy)]
@@ -30,7 +31,7 @@ pub(super) struct Process {
     pub(super) pid: Pid,
     pub(super) parent: Pid,
     pub(super) group: Pid,
-    session: Pid,
+    pub(super) session: Pid,
     pub(super) is_dead: bool,
     /// Whether its main thread has stopped or ended; in the line of a thread, whether that thread
     /// has.
@@ -57,13 +58,15 @@ impl Process {
         Kinship::look(until).map_or(Vec::new(), |kinship| kinship.below(roots, until))
     }
 
-    /// The other live processes in the sessions that these lead, which no unrelated process can
-    /// join. This takes a scan of all processes.
-    pub(super) fn in_sessions(leaders: &[Pid], until: Instant) -> Vec<Self> {
-        let leaders: HashSet<&Pid> = leaders.iter().collect();
-        let is_in =
-            |process: &Self| leaders.contains(&process.session) && !leaders.contains(&process.pid);
-        Self::all(until).filter(|process| is_in(process) && !process.is_dead).collect()
+    /// The other live processes in the sessions and groups that these lead, which no unrelated
+    /// process can join. This takes a scan of all processes.
+    pub(super) fn led_by(leaders: &[Pid], until: Instant) -> Vec<Self> {
+        let leaders: HashSet<Pid> = leaders.iter().copied().collect();
+        let is_led = |process: &Self| {
+            !leaders.contains(&process.pid)
+                && [process.session, process.group].iter().any(|leader| leaders.contains(leader))
+        };
+        Self::all(until).filter(|process| is_led(process) && !process.is_dead).collect()
     }
 
     /// The IDs of all processes; none if they cannot be found.
@@ -122,6 +125,17 @@ impl Process {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(value.len()).any(|part| part == value.as_bytes())
     }
+}
+
+/// What to say, after what rlock stops, if it cannot find what that has started now.
+pub(super) fn none_found() -> Option<String> {
+    // What a search opens.
+    let fault = match fs::read_dir("/proc/self/task") {
+        Ok(_) if Process::can_be_found() => return None,
+        Ok(_) => UserMessage::new(NONE_FOUND),
+        Err(error) => SystemCall::Read.failed(errno(&error), NONE_FOUND.into()).1.message(),
+    };
+    Some(fault.or_remedy("mount /proc").to_string())
 }
 
 /// What to say if these processes did not end when they were killed; `None` if all did.

@@ -166,7 +166,7 @@ impl Processes for Started<'_> {
         self.child.refusal()
     }
 
-    fn out_of_reach(&self) -> Option<&'static str> {
+    fn out_of_reach(&self) -> Option<String> {
         self.descendants.out_of_reach()
     }
 

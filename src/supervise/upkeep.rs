@@ -2,7 +2,7 @@
 //! renewed, and the state machine that learns in time what becomes of it.
 
 use std::io;
-use std::iter::from_fn;
+use std::iter::{from_fn, repeat_with};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +14,9 @@ use super::renewer::{RenewableHold, Renewer, Wakeups};
 use crate::error::Error;
 use crate::report::{Patience, Report, plain};
 use crate::rules::supervisor::{Action, Event, Machine};
-use crate::rules::{Instant, LockOutcome, LossPolicy};
+use crate::rules::{Blame, Instant, LockOutcome, LossPolicy, SystemCall};
 use crate::store::Store;
+use crate::system::call::errno;
 use crate::system::channel::{Receiver, channel};
 use crate::system::clock::Alarm;
 use crate::system::continue_timer::ContinueTimer;
@@ -27,6 +28,9 @@ use crate::system::thread;
 /// pause between two attempts to start it. Most commands end before that, and a thread costs them a
 /// twentieth of their time. Much later, the command could have used up a limit on processes.
 const THREAD_DELAY: Duration = Duration::from_millis(100);
+
+/// How many descriptors a renewal over a new connection and a search for processes may take.
+const SPARE: usize = 8;
 
 /// Guards what runs under a hold.
 pub(crate) struct Upkeep {
@@ -42,21 +46,29 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Call this before the command starts, so that a lack of descriptors is an error while nothing
-    /// runs.
+    /// Call this before the command starts, so that a lack of descriptors, even of those that only a
+    /// renewal or a loss will need, is an error while nothing runs.
     pub(crate) fn prepare(
         hold: RenewableHold,
         loss_policy: LossPolicy,
         report: &Report,
     ) -> Result<Self, Error> {
         let machine = Machine::new(hold.lease, loss_policy);
-        Self::open(hold, machine, report.clone())
-            .map_err(|error| Error::system("cannot prepare for renewals", error))
+        Self::open(hold, machine, report.clone()).map_err(|error| {
+            match SystemCall::Resource.failed(errno(&error), plain(&error)) {
+                (Blame::Host, lack) => {
+                    lack.reworded(|why| format!("cannot prepare for renewals: {why}")).into()
+                }
+                _ => Error::system("cannot prepare for renewals", error),
+            }
+        })
     }
 
     fn open(hold: RenewableHold, machine: Machine, mut report: Report) -> io::Result<Self> {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
         let (sender, events) = channel()?;
+        let spare = repeat_with(|| alarm.as_fd().try_clone_to_owned()).take(SPARE);
+        spare.collect::<io::Result<Vec<_>>>()?;
         report.patience = Patience::Short(None);
         let kill_after = machine.lease.deadline().since(machine.stop_at());
         let store = Mutex::default();

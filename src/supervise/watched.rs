@@ -1,5 +1,6 @@
 //! A process that rlock did not start: its descendants, and its stderr.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,11 +9,14 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use nix::unistd::{Pid, geteuid};
-use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
+use nix::unistd::{Pid, geteuid, getpgrp};
+use rustix::process::{
+    PidfdGetfdFlags, Signal, kill_process_group, pidfd_getfd, pidfd_send_signal,
+    test_kill_process_group,
+};
 
 use super::event_loop::{EventLoop, Left, Processes};
-use super::process::{KILL_TIME, NONE_FOUND, Process, SEARCH_TIME, not_killed, pause};
+use super::process::{KILL_TIME, Process, SEARCH_TIME, none_found, not_killed, pause};
 use super::upkeep::Upkeep;
 use crate::error::Error;
 use crate::report::Report;
@@ -36,6 +40,10 @@ pub(crate) struct Watched {
     /// The descendants found so far, each after its parent. They are looked up only when the
     /// process is asked to end. There may be more than rlock may open descriptors.
     descendants: Vec<Process>,
+    /// The sessions and process groups that are its own, by their IDs, and have not ended: it leads
+    /// them, or a descendant does, or they belong to such a session. They keep their IDs while a
+    /// process is in them.
+    own: Vec<Pid>,
     /// Its stderr, from when it is killed: a process that has ended has none.
     stderr: Option<File>,
 }
@@ -59,7 +67,7 @@ pub(crate) fn run(
 impl Watched {
     /// `process` is a pidfd of the process with this ID.
     pub(crate) fn new(pid: Pid, process: OwnedFd) -> Self {
-        Self { pid, process, descendants: Vec::new(), stderr: None }
+        Self { pid, process, descendants: Vec::new(), own: Vec::new(), stderr: None }
     }
 
     /// Whether the process and its descendants have stopped or ended.
@@ -69,25 +77,58 @@ impl Watched {
     }
 
     /// Signals children before their parents. When the end of a parent orphans a group, the kernel
-    /// continues the stopped processes in it.
+    /// continues the stopped processes in it. A signal to a group leaves no time to start another
+    /// process, so it reaches even a process that always starts the next and ends.
     fn signal(&self, signal: Signal) {
         for descendant in self.descendants.iter().rev() {
             descendant.signal(signal);
         }
         let _ = pidfd_send_signal(&self.process, signal);
+        for group in self.own.iter().filter_map(|id| rustix::process::Pid::from_raw(id.as_raw())) {
+            let _ = kill_process_group(group, signal);
+        }
     }
 
     /// Returns the descendants that were not known before: those below known ones or, because their
-    /// parents may have ended, those in the sessions that known ones lead.
+    /// parents may have ended, those in its own sessions and groups.
     fn find(&mut self, search: Search, until: Instant) -> Vec<Process> {
-        self.descendants.retain(|descendant| !descendant.has_ended());
-        let mut known: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
-        if !has_ended(self.process()) {
-            known.push(self.pid);
-        }
-        let found = search(&known, until);
+        self.forget_ended();
+        let itself = Process::read(self.pid).filter(|_| !has_ended(self.process()));
+        let known = itself.iter().chain(&self.descendants);
+        let mut leaders: Vec<Pid> = known.map(|known| known.pid).chain(self.own.clone()).collect();
+        self.own(itself.as_slice(), &leaders);
+        leaders.extend(&self.own);
+        let found = search(&leaders, until);
+        leaders.extend(found.iter().map(|found| found.pid));
+        self.own(&found, &leaders);
         self.descendants.extend(&found);
         found
+    }
+
+    /// Adds the sessions and groups of these processes that are its own.
+    fn own(&mut self, processes: &[Process], leaders: &[Pid]) {
+        let leaders: HashSet<Pid> = leaders.iter().copied().collect();
+        let mut own: HashSet<Pid> = self.own.drain(..).collect();
+        for Process { session, group, .. } in processes {
+            let has_session = leaders.contains(session);
+            own.extend(has_session.then_some(session));
+            own.extend((has_session || leaders.contains(group)).then_some(group));
+        }
+        self.own = own.into_iter().filter(|id| *id != getpgrp()).collect();
+    }
+
+    /// Forgets what has ended, before other processes get these IDs.
+    fn forget_ended(&mut self) {
+        let itself = (!has_ended(self.process())).then_some(self.pid);
+        let Self { descendants, own, .. } = self;
+        descendants.retain(|descendant| !descendant.has_ended());
+        own.retain(|&id| {
+            let group = rustix::process::Pid::from_raw(id.as_raw());
+            let exists = group.map(test_kill_process_group) != Some(Err(rustix::io::Errno::SRCH))
+                || descendants.iter().any(|known| known.session == id);
+            let is_known = itself == Some(id) || descendants.iter().any(|known| known.pid == id);
+            exists && (is_known || Process::read(id).is_none_or(|leader| leader.is_dead))
+        });
     }
 
     /// The pidfd of the process itself, whether it has ended or not.
@@ -95,7 +136,7 @@ impl Watched {
         self.process.as_fd()
     }
 
-    /// Whether the process and its descendants have ended.
+    /// Whether the process and its known descendants have ended.
     fn is_gone(&self) -> bool {
         has_ended(self.process()) && self.descendants.iter().all(Process::has_ended)
     }
@@ -147,8 +188,13 @@ impl Processes for Watched {
         Left::Living
     }
 
+    /// A process that always starts the next and ends may be in a group that is not empty.
     fn left(&mut self, _: Instant) -> Left {
-        if self.is_gone() { Left::Nothing } else { Left::Living }
+        if !self.is_gone() {
+            return Left::Living;
+        }
+        self.forget_ended();
+        if self.own.is_empty() { Left::Nothing } else { Left::Living }
     }
 
     /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
@@ -160,7 +206,7 @@ impl Processes for Watched {
         if Instant::now() >= until {
             return;
         }
-        self.find(Process::in_sessions, until);
+        self.find(Process::led_by, until);
         for signal in [Signal::TERM, Signal::CONT] {
             // The script first, or it could continue with its next line when its child ends.
             let _ = pidfd_send_signal(&self.process, signal);
@@ -185,7 +231,7 @@ impl Processes for Watched {
             let search_until = Instant::now() + SEARCH_TIME;
             let mut is_new = false;
             // First those that take no scan of all processes: they must not run for as long as it.
-            for search in [Process::below as Search, Process::in_sessions] {
+            for search in [Process::below as Search, Process::led_by] {
                 for found in self.find(search, search_until) {
                     found.signal(Signal::STOP);
                     is_new = true;
@@ -198,6 +244,8 @@ impl Processes for Watched {
         }
         self.signal(Signal::KILL);
         let until = Instant::now() + KILL_TIME;
+        // Those in its own groups that the searches have missed.
+        self.find(Process::led_by, until);
         while !self.is_gone() && Instant::now() < until {
             pause();
         }
@@ -210,8 +258,8 @@ impl Processes for Watched {
         refusal(self.process())
     }
 
-    fn out_of_reach(&self) -> Option<&'static str> {
-        (!Process::can_be_found()).then_some(NONE_FOUND)
+    fn out_of_reach(&self) -> Option<String> {
+        none_found()
     }
 
     /// Writes to the stderr of the process, or to the system log if that cannot be reached.

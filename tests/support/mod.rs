@@ -389,10 +389,16 @@ impl Running {
     /// Waits for the next line of stdout.
     #[track_caller]
     pub fn line(&mut self) -> String {
-        match self.stdout.line("a line") {
+        match self.stdout_line() {
             Some(line) => line,
             None => panic!("stdout ended; stderr: {}", self.stderr.so_far()),
         }
+    }
+
+    /// Waits for the next line of stdout, or its end.
+    #[track_caller]
+    pub fn stdout_line(&mut self) -> Option<String> {
+        self.stdout.line("a line")
     }
 
     /// Waits for the next line of stderr that contains `part`.

@@ -15,7 +15,7 @@ use super::directory::LockPaths;
 use crate::rules::{Delivery, Failure, Instant, SystemCall, UserMessage};
 use crate::store::blocking::{pause, received};
 use crate::store::denial;
-use crate::store::wire::Limit;
+use crate::store::wire::{Limit, note_answer};
 use crate::system::channel::Receiver;
 use crate::system::poll::Interrupt;
 use crate::system::thread;
@@ -132,6 +132,7 @@ fn lock_current(
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(fail)?,
         };
+        note_answer();
         match flock(&file, how) {
             Ok(()) => {}
             Err(rustix::io::Errno::INTR) => continue,

@@ -17,9 +17,14 @@ use crate::system::poll::Want;
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// Whether any server has sent anything to this process, be it a part of an error or of a TLS
-/// handshake. Then a holder may exist, whatever the server fails to do later.
+/// handshake, or a lock file was there. Then a holder may exist, whatever fails later.
 pub(crate) fn has_answered() -> bool {
     ANSWERED.load(Ordering::Relaxed)
+}
+
+/// Notes that a server has answered.
+pub(in crate::store) fn note_answer() {
+    ANSWERED.store(true, Ordering::Relaxed);
 }
 
 /// Each read and write returns after one read from the socket at most, so that the caller can check
@@ -103,7 +108,9 @@ fn send(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
 /// Reads from the socket once and decrypts what arrived. Returns how many bytes that were.
 fn receive(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<usize> {
     let count = tls.read_tls(socket)?;
-    ANSWERED.fetch_or(count > 0, Ordering::Relaxed);
+    if count > 0 {
+        note_answer();
+    }
     if let Err(error) = tls.process_new_packets() {
         // Tell the server why. The connection is dropped, whether it learns that or not.
         let _ = send(tls, socket);
@@ -134,7 +141,9 @@ impl Read for Stream {
         let Self { socket, tls, received, .. } = self;
         let Some(tls) = tls else {
             let count = socket.read(buffer)?;
-            ANSWERED.fetch_or(count > 0, Ordering::Relaxed);
+            if count > 0 {
+                note_answer();
+            }
             *received += count;
             return Ok(count);
         };
