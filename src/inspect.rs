@@ -22,8 +22,14 @@ pub struct Inspected {
 
 impl Inspected {
     pub fn new(name: Name, view: View, here: &Here<'_>) -> Self {
-        let problems = problem::of(&name, &view, here);
+        let problems = problem::of(&name, &view, here, None);
         Self { name, view, problems }
+    }
+
+    /// Looks at the lock as it is now.
+    pub(crate) fn refresh(&mut self, view: View, here: &Here<'_>) {
+        self.problems = problem::of(&self.name, &view, here, Some(&self.view));
+        self.view = view;
     }
 
     /// When the hold began that a list names.

@@ -53,11 +53,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("free L", "unknown subcommand 'free'; use release"),
     (
         "revoke L",
-        "unknown subcommand 'revoke'; before release --force stops the command of its holder, run rlock inspect NAME",
+        "unknown subcommand 'revoke'; since release --force stops the holder's command, first run rlock inspect NAME",
     ),
     (
         "kill -9 L",
-        "unknown subcommand 'kill'; before release --force stops the command of its holder, run rlock inspect NAME",
+        "unknown subcommand 'kill'; since release --force stops the holder's command, first run rlock inspect NAME",
     ),
     ("ps -q", "unknown subcommand 'ps'; use inspect"),
     ("doctor", "unknown subcommand 'doctor'; use inspect --servers"),
@@ -120,7 +120,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
     (
         "release --now L",
-        "missing --force; before release --force stops the command of its holder, run rlock inspect NAME",
+        "missing --force; since release --force stops the holder's command, first run rlock inspect NAME",
     ),
     ("inspect --min-replicas 1", "missing --servers; add it"),
     ("release --force --id a*c45678 L", "--id: not an id; use the 8 characters that inspect shows"),
@@ -250,7 +250,7 @@ const BAD_WORDS: &str = r#"
     exec --on-unreachable wait L true => --on-unreachable: unknown value: 'wait'; use fail or run
     exec L => missing COMMAND; use rlock exec NAME COMMAND
     exec -- L => missing COMMAND; use rlock exec NAME COMMAND
-    exec job* true => NAME: contains '*'; remove it
+    exec job* true => NAME: contains '*'; name one lock
     exec job{1} true => NAME: contains '{'; remove it
     exec a\b true => NAME: contains '\'; remove it
     exec redis://h true => NAME: lock name is a URL; give the server with --url
@@ -259,7 +259,7 @@ const BAD_WORDS: &str = r#"
     acquire --while-pid= L => --while-pid: empty process ID; set it with me=$(exec sh -c 'echo $PPID')
     release L abc => TOKEN: not a token; use the token that acquire printed
     release --force --id abc L => --id: not an id; use the 8 characters that inspect shows
-    release --reason x L => missing --force; before release --force stops the command of its holder, run rlock inspect NAME
+    release --reason x L => missing --force; since release --force stops the holder's command, first run rlock inspect NAME
     renew --ttl 0 L => --ttl: below the limit of 100ms: '0'; use a longer duration
     inspect a**b => NAME: not a pattern; use *, ? and [a-c] only
     inspect --sort => missing value after --sort; use age, name, waiting or lease

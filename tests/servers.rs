@@ -197,7 +197,7 @@ fn a_slow_connection_is_a_finding() {
     let server = Server::on_tcp(&AS_WANTED);
     let far = Proxy::to(server.port(), Duration::from_millis(60));
     finds(&Client::of(far.url()), "", &[]);
-    finds(&Client::of(far.url()), "--ttl 2s", &["slow"]);
+    finds(&Client::of(far.url()), "--ttl 1s", &["slow"]);
 }
 
 /// Waits until each sentinel knows that the others are up. On a busy host, they may soon doubt it.
@@ -275,7 +275,7 @@ fn each_missing_permission_is_named() {
         "{json}"
     );
     // These serve locks that are crowded or damaged, which a check cannot make.
-    let spared = ["+select", "+hscan", "+unlink", "+hget", "+zremrangebyrank", "+lrem", "+ltrim"];
+    let spared = ["+select", "+hscan", "+unlink"];
     for permission in whole.iter().filter(|it| it.starts_with('+') && !spared.contains(it)) {
         let rest = whole.iter().filter(|it| it != &permission);
         let rest: Vec<&str> = rest.copied().collect();
@@ -329,7 +329,7 @@ fn replicas_are_checked_as_what_they_may_become() {
     set("replica-priority", "0");
     finds(&client, "", &[]);
     replicas[0].cli(&["CONFIG", "SET", "requirepass", "other"]);
-    finds(&client, "", &["refuses"]);
+    finds(&client, "", &["replica-not-checked"]);
     replicas[0].signal("STOP");
     finds(&client, "--io-timeout 300ms", &["replica-not-checked"]);
     replicas[0].signal("CONT");
@@ -366,7 +366,7 @@ fn a_name_that_leads_to_two_masters_is_a_finding() {
     finds(&Name::of(&[one, other]).client("redis", ""), "", &["several-masters"]);
     // One server by two addresses is one, and so is a name of which one address refuses.
     finds(&Name::of(&[one, one]).client("redis", ""), "", &[]);
-    finds(&Name::of(&[one, free_port()]).client("redis", ""), "", &[]);
+    finds(&Name::of(&[one, 0]).client("redis", ""), "", &[]);
 }
 
 #[test]
@@ -426,7 +426,7 @@ fn a_user_who_may_use_some_locks_names_one_of_them() {
         ("team", ["~rlock:team:*", "~{rlock:team:*"]),
         ("one", ["~rlock:team:x", "~{rlock:team:x}*"]),
     ] {
-        let mut rule = rule("ci", &["+scan", "+info"]);
+        let mut rule = rule("ci", &["+info"]);
         rule[2] = user;
         rule.retain(|word| !word.starts_with('~'));
         rule.extend(patterns);

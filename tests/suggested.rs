@@ -25,11 +25,11 @@ const IF_DEAD: &str = "if the holder and everything that it started are dead, ru
 /// How the hold of a lock stands, whether it needs attention, and what the commands of
 /// inspect and of a forced release free: this hold, the whole lock, or nothing.
 const STANDINGS: &[(&str, i32, &str, &str)] = &[
-    ("held", 0, "", "--id ID L"),
+    ("held", 0, "", ""),
     ("held by acquire", 0, "", "--id ID L"),
     ("held by a dead process", 1, "--id ID L", "--id ID L"),
     ("not renewed", 1, "", "--id ID L"),
-    ("revoked a moment ago", 0, "", "--id ID L"),
+    ("revoked a moment ago", 0, "", ""),
     ("revoked, not released", 1, "--id ID L", "--id ID L"),
     ("revoked, held by acquire", 1, "--id ID L", "--id ID L"),
     ("kept by --at-least", 0, "", ""),

@@ -15,7 +15,7 @@ const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
 
 /// The remedy for words that would act on the holds of others. Nobody is told to type these.
 const ASKS_FIRST: &str =
-    "before release --force stops the command of its holder, run rlock inspect NAME";
+    "since release --force stops the holder's command, first run rlock inspect NAME";
 
 /// What users of flock, `consul lock`, `etcdctl lock` and lock libraries type, and the remedy.
 const HABITS: [(&str, &str); 20] = [

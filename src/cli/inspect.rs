@@ -26,7 +26,8 @@ pub struct InspectArgs {
     /// List only locks that need attention; exit 1 if there are any
     ///
     /// Use this as a monitoring check. A lock needs attention if its holder may be dead or
-    /// suspended, if it was revoked but not released, or if another tool holds it without an expiry.
+    /// suspended, if it was revoked but not released in time, if it is closed, or if another tool holds
+    /// it without an expiry.
     /// If no lock needs attention, inspect prints nothing and exits with status 0. If it cannot see
     /// or read all locks, it says why and exits with status 69 or 78, whatever it found.
     #[arg(long)]
@@ -70,8 +71,9 @@ pub struct InspectArgs {
     /// read. It lists what it finds, the worst first, each with a remedy and the assumption in
     /// docs/promises.md that does not hold. With --quiet, it prints only these findings. Status 0
     /// means that it found nothing, and 69 that no server answers. Missing permissions are findings,
-    /// too, except for CONFIG GET: what it leaves unknown is listed below the servers. With NAME, all
-    /// keys are beside those of that lock, for a user who may not use others.
+    /// too, except for CONFIG GET: the settings that then stay unknown are listed below the servers.
+    /// A user who may use only some locks names one of them: the check then uses only keys that this
+    /// permission covers, and leaves that lock alone.
     #[arg(
         long,
         conflicts_with_all = ["all", "attention", "older_than", "sort", "names", "watch"]

@@ -177,7 +177,7 @@ impl Inspection<'_> {
 
     /// Returns the locks that could be read, and warns about the others. Fails if none could be
     /// read.
-    fn readable(&self, listing: Listing) -> Result<Found, Error> {
+    fn readable(&mut self, listing: Listing) -> Result<Found, Error> {
         let mut locks = Vec::with_capacity(listing.locks.len());
         let mut missing: Vec<Failure> = Vec::new();
         for (name, view) in listing.locks {
@@ -186,6 +186,18 @@ impl Inspection<'_> {
                 Err(failure) => missing.push(failure.reworded(|what| format!("{name}: {what}"))),
             }
         }
+        for lock in &mut locks {
+            // A hold that ends outlives its process in what was read before.
+            if lock.problems.iter().any(|problem| problem.is_of_process)
+                && let Ok(view) = self.store.inspect(&self.server.key(&lock.name))
+            {
+                lock.refresh(view, &self.here);
+            }
+        }
+        let is_listed = |lock: &Inspected| {
+            self.one.is_some() || self.options.all || lock.view.state != State::Free
+        };
+        locks.retain(is_listed);
         missing.extend(listing.failures);
         if locks.is_empty() && !missing.is_empty() {
             return Err(missing.swap_remove(0).into());

@@ -1,5 +1,6 @@
 //! `rlock release --force`: revokes all holds, or one hold, or removes one waiter.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,10 +12,11 @@ use crate::cli::{HoldArgs, ReleaseArgs};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
+use crate::inspect::problem::exists;
 use crate::report::Report;
 use crate::rules::{
-    Ending, HoldState, Holder, Id, Instant, Key, Label, Operator, Prefix, Removal, Revocation,
-    ServerTime, Standing, State, UserMessage, View, foreign, freeing, show,
+    Ending, HoldKind, HoldState, Holder, Id, Instant, Key, Label, Operator, Prefix, Removal,
+    Revocation, ServerTime, Standing, State, UserMessage, View, foreign, freeing, show,
 };
 use crate::store::Store;
 use crate::system::poll::ready;
@@ -121,7 +123,10 @@ fn finish(
     // A holder that has released the lock needs no wait.
     let mut awaited = Vec::from_iter(holders.iter().zip(&mut documents));
     awaited.retain(|(holder, _)| holder.state != HoldState::Cooling);
-    let mut announced = false;
+    let (host, mut told) = (identity::host(), BTreeMap::new());
+    if options.now {
+        holders.iter().for_each(|holder| report_survivor(holder, &host, report));
+    }
     while !options.now && (!awaited.is_empty() || more > 0) {
         let mut retry = Retry::of("not confirmed");
         let view = retry.run(store, report, |store| store.inspect(key)).map_err(|failure| {
@@ -144,12 +149,18 @@ fn finish(
         if left.is_empty() {
             break;
         }
-        if !std::mem::replace(&mut announced, true) {
-            let (count, end) = (more + left.len() as u64, show(view.ttl.unwrap_or_default()));
-            if count > 1 {
-                report.note(format_args!("waiting up to {end} for {count} holders"));
+        let count = more + left.len() as u64;
+        if told.is_empty() && count > 1 {
+            let end = show(view.ttl.unwrap_or_default());
+            report.note(format_args!("waiting up to {end} for {count} holders"));
+        }
+        for holder in left {
+            let holder = view.holders.iter().find(|it| it.id == holder.id).unwrap_or(holder);
+            let is_missing = exists(&holder.client, &host) == Some(false);
+            let standing = Standing::of(holder, view.now, is_missing);
+            if told.insert(holder.id.clone(), standing) != Some(standing) {
+                report.note(still_held(holder, standing, view.now, options));
             }
-            left.iter().for_each(|holder| report.note(still_held(holder, view.now, options)));
         }
         ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
     }
@@ -161,8 +172,10 @@ fn finish(
 }
 
 /// Tells how a revoked hold ended.
-fn report_end(Holder { client, .. }: &Holder, how: Option<Ending>, report: &Report) {
+fn report_end(holder: &Holder, how: Option<Ending>, report: &Report) {
+    let client = &holder.client;
     match how {
+        _ if holder.is_closing() => report.note("the lock is no longer closed"),
         Some(Ending::Expired) => report.warn(format_args!(
             "{client} did not release the lock before its lease expired; check that nothing it \
              started still runs"
@@ -181,6 +194,9 @@ fn revoked(holder: &Holder, now: ServerTime) -> String {
     if holder.state == HoldState::Cooling {
         let left = show(holder.deadline.since(now));
         return format!("freed early: --at-least of {client} had {left} left, id {id}");
+    }
+    if holder.is_closing() {
+        return holder.closing(now);
     }
     let held = show(now.since(holder.acquired));
     format!("revoked {client}, held for {held}, id {id}")
@@ -203,17 +219,42 @@ fn how(options: &ReleaseArgs) -> (Revocation, Operator) {
 }
 
 /// What the operator reads about a hold that was revoked and still has the lock.
-fn still_held(holder: &Holder, now: ServerTime, options: &ReleaseArgs) -> String {
+fn still_held(
+    holder: &Holder,
+    standing: Standing,
+    now: ServerTime,
+    options: &ReleaseArgs,
+) -> String {
     let typed = |words: &str| typed(options, words);
     let (client, end) = (&holder.client, show(holder.deadline.since(now)));
-    let wait = match Standing::of(holder, now, false) {
+    let wait = match standing {
+        Standing::Fine | Standing::Stopping | Standing::NotRenewed => {
+            return format!("waiting up to {end} for {client} to release the lock");
+        }
+        Standing::NotReleased => {
+            format!("waiting up to {end} for {client} to release the lock, which is overdue")
+        }
+        Standing::NotFound => format!(
+            "waiting up to {end} for the lease of {client} to expire, whose process is not found here"
+        ),
         Standing::Closed => holder.closing(now),
         Standing::Unattended => format!(
             "nothing stops {client}, which used acquire; waiting up to {end} for its lease to expire"
         ),
-        _ => format!("waiting up to {end} for {client} to release the lock"),
     };
     format!("{wait}; {}", freeing(Some(holder), &typed))
+}
+
+/// Warns about a process whose hold was freed at once.
+fn report_survivor(holder: &Holder, host: &str, report: &Report) {
+    let client = &holder.client;
+    let is_attended = client.kind != HoldKind::Acquire && holder.state != HoldState::Cooling;
+    if is_attended && exists(client, host) == Some(true) {
+        report.warn(format_args!(
+            "process {} still runs on this host; check that it and all that it started end",
+            client.pid
+        ));
+    }
 }
 
 /// A command for the user to type, on this lock.

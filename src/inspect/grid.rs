@@ -65,7 +65,7 @@ fn fit<const N: usize>(all: &[Column; N], whole: [usize; N], limit: Option<usize
     let mut widths = [0; N];
     for index in order {
         let least = match index {
-            0 => room.saturating_sub(GAP).max(NARROWEST),
+            0 => all[0].least.min(room.saturating_sub(GAP)).max(NARROWEST),
             _ => all[index].least,
         };
         let least = least.min(whole[index]);

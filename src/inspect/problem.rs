@@ -25,14 +25,14 @@ impl<'a> Here<'a> {
     ) -> Self {
         Self { host, typed, at_most }
     }
+}
 
-    /// Whether this is a process of this host that does not exist. It may exist all the same, in a
-    /// container with the same host name. A process that rlock may not signal, or that /proc hides,
-    /// exists.
-    fn is_missing(&self, client: &ClientInfo) -> bool {
-        let pid = i32::try_from(client.pid).unwrap_or_default();
-        client.host == self.host && pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
-    }
+/// Whether this client is a process of this host that exists; `None` if it is on another host. One
+/// that is not found may exist all the same, in a container with the same host name. A process that
+/// rlock may not signal, or that /proc hides, exists.
+pub(crate) fn exists(client: &ClientInfo, host: &str) -> Option<bool> {
+    let pid = i32::try_from(client.pid).ok().filter(|pid| *pid > 0 && client.host == host)?;
+    Some(kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }
 
 /// Something that needs the attention of an operator.
@@ -41,27 +41,42 @@ pub(crate) struct Problem {
     pub(crate) short: String,
     /// For the page: what is wrong, and what to do.
     pub(crate) long: String,
+    /// Whether it is that a process was not found, which can also mean that it has just ended.
+    pub(crate) is_of_process: bool,
 }
 
 /// The problems of a lock, the worst first.
-pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
+///
+/// A hold that was not in an `earlier` view may have begun since then, and even have ended.
+pub(crate) fn of(
+    name: &Name,
+    view: &View,
+    here: &Here<'_>,
+    earlier: Option<&View>,
+) -> Vec<Problem> {
     let typed = |words: &str| (here.typed)(words, name);
+    let was_there = |id: &str| {
+        earlier.is_none_or(|earlier| earlier.holders.iter().any(|holder| holder.id == id))
+    };
     let of_holder = |holder: &Holder| {
-        let standing = Standing::of(holder, view.now, here.is_missing(&holder.client));
+        let is_missing = exists(&holder.client, &here.host) == Some(false) && was_there(&holder.id);
+        let standing = Standing::of(holder, view.now, is_missing);
         let short = standing.short(holder, view.now)?;
-        Some(Problem { short, long: standing.advice(holder, view.now, &typed) })
+        let long = standing.advice(holder, view.now, &typed);
+        Some(Problem { short, long, is_of_process: standing == Standing::NotFound })
     };
     let mut problems = Vec::from_iter(view.holders.iter().filter_map(of_holder));
     if view.state == State::Foreign && view.ttl.is_none() {
         let remedy = foreign(view, &typed);
-        problems.push(Problem { short: "no expiry".into(), long: format!("{view}; {remedy}") });
+        let (short, long) = ("no expiry".into(), format!("{view}; {remedy}"));
+        problems.push(Problem { short, long, is_of_process: false });
     }
     if let (Some(age), Some(limit)) = (view.age(), here.at_most)
         && age > limit
     {
         let (age, short) = (show(age), format!("held for longer than {}", show(limit)));
         let long = format!("{short}, for {age}; check whether the holder hangs");
-        problems.push(Problem { short, long });
+        problems.push(Problem { short, long, is_of_process: false });
     }
     problems
 }

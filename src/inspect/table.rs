@@ -9,14 +9,14 @@ use crate::text::{cut, cut_middle};
 /// In the order of ranks, they get room on a narrow terminal. The name comes first, because the user
 /// types it next. The ends of names and URLs tell them apart.
 const COLUMNS: [Column; 8] = [
-    Column { heading: "NAME", rank: 0, least: 10, cut: cut_middle },
+    Column { heading: "NAME", rank: 0, least: 24, cut: cut_middle },
     Column { heading: "HELD BY", rank: 1, least: 16, cut },
     Column { heading: "FOR", rank: 3, least: usize::MAX, cut },
     Column { heading: "LEASE", rank: 5, least: usize::MAX, cut },
     Column { heading: "WAITING", rank: 4, least: usize::MAX, cut },
-    Column { heading: "SKIPPED", rank: 7, least: 10, cut },
-    Column { heading: "ATTENTION", rank: 2, least: 10, cut },
-    Column { heading: "LABEL", rank: 6, least: 16, cut: cut_middle },
+    Column { heading: "SKIPPED", rank: 7, least: 34, cut },
+    Column { heading: "ATTENTION", rank: 2, least: 16, cut },
+    Column { heading: "LABEL", rank: 6, least: 24, cut: cut_middle },
 ];
 
 /// A table with one line per lock, in the order given, and a summary. Empty if there are no locks.
@@ -36,12 +36,13 @@ fn row(lock: &Inspected) -> TableRow<8> {
     let client = view.foremost().map(|holder| &holder.client);
     let client = client.or(last.map(|entry| &entry.client));
     let lease = view.ttl.map_or("no expiry".into(), show);
+    let revoked = if view.state == State::Revoked { ", revoked" } else { "" };
     let skipped = view.skipped.as_ref().map(|skipped| skipped.shown(view.now));
     let cells = [
         name.to_string(),
         last.map_or_else(|| holder(view), |entry| last_holder(entry, view)),
         held.map_or(String::new(), show),
-        if view.state == State::Free { String::new() } else { lease },
+        if view.state == State::Free { String::new() } else { lease + revoked },
         waiting.map_or(String::new(), |count| count.to_string()),
         skipped.unwrap_or_default(),
         problems.first().map_or(String::new(), |problem| problem.short.clone()),

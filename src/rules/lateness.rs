@@ -49,6 +49,9 @@ pub struct NotRunning(Duration);
 impl fmt::Display for NotRunning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = show(self.0);
-        write!(f, "rlock was not running for {time} (suspended, or the host was overloaded)")
+        write!(
+            f,
+            "rlock was not running for at least {time} (suspended, or the host was overloaded)"
+        )
     }
 }

@@ -63,6 +63,8 @@ impl FromStr for Name {
         }
         is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
+            // Without it, it could be the name of another lock.
+            Some(c @ ('*' | '?' | '[')) => Err(contains(c).with_remedy("name one lock")),
             Some(c) => Err(contains(c)),
             None => Ok(Self(text.to_owned())),
         }

@@ -100,7 +100,7 @@ pub(crate) fn freeing(holder: Option<&Holder>, typed: &dyn Fn(&str) -> String) -
 
 /// What to do about a lock that something other than this version of rlock holds.
 pub(crate) fn foreign(view: &View, typed: &dyn Fn(&str) -> String) -> String {
-    if view.is_of_rlock {
+    if view.is_of_other_rlock() {
         return "revoke it with that version, or wait until its key expires".into();
     }
     freeing(None, typed)

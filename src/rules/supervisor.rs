@@ -427,10 +427,10 @@ mod tests {
     #[test]
     fn a_loss_that_follows_a_stop_is_explained_by_it_and_kills_in_time() {
         let lost = "lost: the lease expires in 4.6s and was not renewed for 25s: rlock was not \
-            running for 15s (suspended, or the host was overloaded)";
+            running for at least 15s (suspended, or the host was overloaded)";
         play(&mut machine(), &[(25_000, Event::Resumed, &[lost, "Terminate", "Continue"])]);
         let lost = "lost: the lease has expired and was not renewed for 1m: rlock was not running \
-            for 50s (suspended, or the host was overloaded)";
+            for at least 50s (suspended, or the host was overloaded)";
         play(&mut machine(), &[(60_000, Event::Resumed, &["Kill", lost, "Continue"])]);
     }
 
@@ -447,7 +447,9 @@ mod tests {
                     action => action.loss().map(Loss::to_string),
                 });
             let reasons = losses.map(|loss| loss.rsplit_once(": ").unwrap().1.to_owned());
-            reasons.map(|it| it.replace("rlock was not running for ", "")).collect::<Vec<_>>()
+            reasons
+                .map(|it| it.replace("rlock was not running for at least ", ""))
+                .collect::<Vec<_>>()
         };
         let late = |time: &str| format!("{time} (suspended, or the host was overloaded)");
         let asking = |millis| (millis, Event::Asking(at(millis)));

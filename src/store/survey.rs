@@ -20,7 +20,7 @@ use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Run, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
     Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
-    ServerTime, SystemCall, Token, Ttl,
+    ServerTime, SystemCall, Token, Ttl, UserMessage,
 };
 use crate::system::{random, thread};
 
@@ -130,7 +130,13 @@ fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration)
     for (behind, has_sent) in asked.unwrap_or_default() {
         match (behind.facts.text("run_id"), behind.facts.text("role")) {
             (Some(run), Some("master")) => drop(runs.insert(run.to_owned(), behind.name)),
-            (None, _) if has_sent => server.unknown.push(format!("{} (no answer)", behind.name)),
+            (None, _) if has_sent && server.failure.is_none() => {
+                let whys = behind.failure.into_iter().chain(behind.unanswered);
+                let named = |why: UserMessage| {
+                    why.reworded(|why| format!("address {} was not checked: {why}", behind.name))
+                };
+                server.unanswered.extend(whys.map(named));
+            }
             _ => {}
         }
     }
@@ -153,8 +159,16 @@ fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec
     }
     let look = move |(address, master): (Address, String)| {
         let mut replica = Server { master: Some(master), ..Server::new(&address, Role::Replica) };
-        let mut node = Node::new(address, timeout, None);
+        let mut node = Node::new(address.clone(), timeout, None);
         facts::of_server(&mut node, &mut replica);
+        if replica.facts.text("run_id").is_none() {
+            let why = replica.unanswered.pop();
+            let why = why.map(|why| why.with_remedy("give it the users of its master"));
+            replica.failure = replica.failure.take().or(why);
+            return replica;
+        }
+        let limit = Limit::new(timeout, None);
+        replica.certificates = wire::ending_certificates(&address, limit, CERTIFICATE_ENDS_SOON);
         compare_clock(&mut replica, "tell the time", || {
             let time = wire::from_redis_value(node.ask(wire::cmd("TIME"), None)?);
             let (seconds, _): (u64, u64) = time.map_err(|_| node.unexpected_reply())?;
@@ -189,10 +203,27 @@ fn of_server(
                     .ask(wire::cmd("EVAL").arg("return 1").arg(0).to_owned(), None)
                     .map(|_| ())?)
             });
-            step(&mut server, "list", || {
-                let mut scan = wire::cmd("SCAN");
-                scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
-                Ok(node.ask(scan, None).map(|_| ())?)
+            // A user who may use only some locks lists none.
+            if settings.beside.is_none() {
+                step(&mut server, "list", || {
+                    let mut scan = wire::cmd("SCAN");
+                    scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
+                    Ok(node.ask(scan, None).map(|_| ())?)
+                });
+            }
+            step(&mut server, "prune", || {
+                let of = |name: &str, side: &str| wire::cmd(name).arg(key.side(side)).to_owned();
+                let asking = (role == Role::Node).then(|| wire::cmd("ASKING"));
+                let pruning = [
+                    of("LTRIM", "history").arg(0).arg(-1).to_owned(),
+                    of("LREM", "history").arg(1).arg("").to_owned(),
+                    of("ZREMRANGEBYRANK", "tombstones").arg(0).arg(0).to_owned(),
+                    of("HGET", "state").arg("").to_owned(),
+                ];
+                for command in pruning.into_iter().chain(asking) {
+                    node.ask(command, None)?;
+                }
+                Ok(())
             });
         }
         if probe == Some(Probe::Run) {
@@ -311,6 +342,10 @@ fn of_service(
 fn of_cluster(node: &mut Node) -> Result<Masters, Failure> {
     let reply = node.ask(wire::cmd("CLUSTER").arg("SLOTS").to_owned(), None)?;
     let masters = masters_in(&reply).ok_or_else(|| node.unexpected_reply())?;
+    if masters.is_empty() {
+        let what = format!("{} knows no master with hash slots", node.endpoint());
+        return Err(Failure::unavailable(what, "assign them with redis-cli --cluster create"));
+    }
     let named = |(slots, host, port): (_, String, _)| {
         Ok((node.address.at(node.address.named(&host, port)?), slots))
     };

@@ -200,7 +200,12 @@ impl View {
 
     /// Who holds a foreign lock, as far as its key tells.
     pub(crate) fn foreigner(&self) -> &'static str {
-        if self.is_of_rlock { "another version of rlock" } else { "another tool" }
+        if self.is_of_other_rlock() { "another version of rlock" } else { "another tool" }
+    }
+
+    /// Whether another version of rlock holds it. Its key would expire.
+    pub(crate) fn is_of_other_rlock(&self) -> bool {
+        self.is_of_rlock && self.ttl.is_some()
     }
 
     /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or

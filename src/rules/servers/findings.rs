@@ -45,7 +45,13 @@ const ROWS: &[Row] = &[
     ("same-server", 0, INFO, Each(same_server), "list each server once"),
     ("version", 0, INFO, Each(too_old), "use Redis 6.2 or later, or Valkey"),
     ("cluster-down", 0, CLUSTER, Each(cluster_down), "run redis-cli --cluster check %"),
-    ("cluster-slots", 0, CLUSTER, Each(missing_slots), "restore the servers of the others"),
+    (
+        "cluster-slots",
+        0,
+        CLUSTER,
+        Each(missing_slots),
+        "restore their servers, or assign them to others",
+    ),
     ("evicts", 1, INFO, Each(evicts), "set maxmemory-policy noeviction"),
     ("no-append-only-file", 1, INFO, Each(no_append_only_file), "set appendonly yes"),
     ("appendfsync", 1, CONFIG, Each(late_fsync), "set appendfsync always"),
@@ -203,7 +209,8 @@ fn several_masters(_: &Survey, server: &Server) -> Vec<UserMessage> {
 /// and has its own row.
 fn failed_steps(_: &Survey, server: &Server) -> Vec<UserMessage> {
     let mut problems: Vec<(Vec<&str>, &UserMessage)> = Vec::new();
-    for (step, result) in server.steps.iter().filter(|_| !is_replica(server, true)) {
+    let is_used = server.role == Role::Replica || !is_replica(server, true);
+    for (step, result) in server.steps.iter().filter(|_| is_used) {
         let Err(why) = result else { continue };
         match problems.iter_mut().find(|(_, other)| *other == why) {
             Some((steps, _)) => steps.push(step),
@@ -253,7 +260,9 @@ fn missing_slots(_: &Survey, server: &Server) -> Vec<UserMessage> {
 
 /// Whether locks depend on the server's data, and this is whether it has an append-only file.
 fn is_kept(survey: &Survey, server: &Server, append_only: &str) -> bool {
-    !survey.is_quorum && server.facts.text("aof_enabled") == Some(append_only)
+    // A server that is loading says that it has none.
+    let is_loading = server.facts.text("loading") == Some("1");
+    !survey.is_quorum && !is_loading && server.facts.text("aof_enabled") == Some(append_only)
 }
 
 fn no_append_only_file(survey: &Survey, server: &Server) -> Vec<UserMessage> {

@@ -229,7 +229,7 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
 fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
     let not_running = |time: &str| {
         let why = "(suspended, or the host was overloaded)";
-        format!("rlock was not running for {time} {why}")
+        format!("rlock was not running for at least {time} {why}")
     };
     let start = || waiter(Some(2_000)).with_start_until(Some(at(2_000)), at(0));
     let silent = || answered(0, Err(Failure::Interrupted { sent: true }));

@@ -5,8 +5,15 @@ use crate::rules::Failure;
 use crate::rules::servers::{Facts, Role, Server, evicts_locks};
 use crate::store::wire::{self, Cmd, Value, from_redis_value};
 
-/// The settings that INFO does not tell.
-const SETTINGS: [&str; 3] = ["appendfsync", "maxclients", "timeout"];
+/// Facts that INFO does not tell on all servers, and the settings that do.
+const SETTINGS: [(&str, &str); 6] = [
+    ("appendfsync", "appendfsync"),
+    ("timeout", "timeout"),
+    ("maxclients", "maxclients"),
+    ("aof_enabled", "appendonly"),
+    ("maxmemory", "maxmemory"),
+    ("maxmemory_policy", "maxmemory-policy"),
+];
 
 /// Adds all that this user may read of a server with locks, or of a replica of one.
 pub(in crate::store) fn of_server(node: &mut Node, server: &mut Server) {
@@ -21,15 +28,25 @@ pub(in crate::store) fn of_server(node: &mut Node, server: &mut Server) {
         let cluster = ask(node, server, question).map(read).unwrap_or_default();
         server.facts.read(&cluster);
     }
-    for setting in SETTINGS {
+    for (fact, setting) in SETTINGS {
+        if server.facts.text(fact).is_some() {
+            continue;
+        }
         let question = wire::cmd("CONFIG").arg("GET").arg(setting).to_owned();
-        match asked(node, server, question) {
-            Some(Ok(settings)) => server.facts.extend(pairs(settings)),
+        match asked(node, server, question).map(|answer| answer.map(pairs)) {
+            Some(Ok(settings)) => {
+                let value = |(_, value): (String, String)| match &*value {
+                    "yes" => (fact.to_owned(), "1".into()),
+                    "no" => (fact.to_owned(), "0".into()),
+                    _ => (fact.to_owned(), value),
+                };
+                server.facts.extend(settings.into_iter().map(value));
+            }
             // Providers that block this choose the settings themselves.
-            Some(Err(_)) if server.facts.text(setting).is_none() => {
+            Some(Err(_)) => {
                 server.unknown.push(format!("{setting} (no permission for CONFIG GET)"));
             }
-            _ => {}
+            None => {}
         }
     }
 }

@@ -124,7 +124,6 @@ const SURVIVORS: &[&str] = &[
     // This spares a command: a lock without tickets has no queue, for one.
     "admission.lua admit: without return nil, 0",
     "admission.lua admit: without tokens ~= lock.nominated and",
-    "asking.lua take: without not lock.ticket or",
     "owners.lua owner_mode: without lock.live and",
     "queue.lua enqueue: without lock.ticket and",
     "queue.lua wake_first: without lock.ticket and",
