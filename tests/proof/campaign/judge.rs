@@ -119,13 +119,14 @@ impl Happened {
     /// and that for stopping the command, and each pause between two attempts is twice the last.
     fn loses_hold(&self, worker: &Worker) -> bool {
         // Until its first renewal, a hold on a quorum may be on no more than a majority.
-        if matches!(
-            (self.what, self.effect),
-            (What::OnServer(_, Hit::Move(Move::Lag)), Effect::FailsOne(_))
-        ) {
-            let first = worker.run.as_ref().map(|run| run.first);
-            let renewed = seconds(worker.work.ttl) / 3.0;
-            return first.is_some_and(|it| self.from <= it && self.to <= it + renewed);
+        if let (What::OnServer(_, hit), Effect::FailsOne(_)) = (self.what, self.effect) {
+            let Some(first) = worker.run.as_ref().map(|run| run.first) else { return false };
+            let renewed = first + seconds(worker.work.ttl) / 3.0;
+            return match hit {
+                Hit::Move(Move::Lag) => self.from <= first && self.to <= renewed,
+                Hit::Down | Hit::RestartEmpty => self.from <= renewed && self.to >= first,
+                _ => false,
+            };
         }
         let is_new = worker.run.as_ref().is_some_and(|run| run.first >= self.from);
         let is_long = self.to - self.from > seconds(worker.work.ttl) / 8.0;
