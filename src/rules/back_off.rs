@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest pause between two renewals that fail.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// The pauses double, from the first to the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BackOff {

@@ -7,10 +7,7 @@ use super::supervisor::Event;
 use crate::rules::{BackOff, Failure, Instant, Lease, Renewal, Ttl};
 
 /// The pauses between two attempts while the server does not answer.
-const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), LONGEST_PAUSE);
-
-/// The longest of these pauses.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), super::back_off::LONGEST_PAUSE);
 
 /// How long before the stop the last attempt begins at least.
 const LAST_CHANCE: Duration = Duration::from_millis(50);

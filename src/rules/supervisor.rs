@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::back_off::LONGEST_PAUSE;
 use super::loss::{Cause, Loss};
-use super::renewals::LONGEST_PAUSE;
 use crate::rules::{Instant, Lateness, Lease, LossPolicy, OnLost, OnReleased, Reason};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.

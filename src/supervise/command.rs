@@ -3,11 +3,10 @@
 use std::ffi::{CString, OsString};
 use std::io;
 
-use super::group::OwnGroup;
+use super::group::{OwnGroup, no_process};
 use super::unusable;
 use crate::error::Error;
 use crate::rules::{Delivery, Failure, UserMessage};
-use crate::system::children::leave_pid_namespace;
 use crate::system::environment;
 use crate::system::inherited::Inherited;
 use crate::system::program::Program;
@@ -52,13 +51,6 @@ pub(super) fn not_started(why: NotStarted, command: &Command) -> Error {
             others_answer: false,
         }),
     }
-}
-
-/// Why the system could not start a process.
-pub(super) fn no_process(error: io::Error) -> Error {
-    let unshared = "its PID namespace would have no init; use unshare --fork";
-    let error = if leave_pid_namespace() { io::Error::other(unshared) } else { error };
-    Error::system("cannot start a process", error)
 }
 
 impl Command {

@@ -11,7 +11,6 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{Pid, setpgid, tcgetpgrp};
 
-use super::command::no_process;
 use crate::error::Error;
 use crate::rules::Group;
 use crate::system::call::Named;
@@ -63,4 +62,11 @@ fn has_terminal() -> bool {
             standard.iter().any(|stream| tcgetpgrp(stream).is_ok())
         }
     }
+}
+
+/// Why the system could not start a process.
+pub(super) fn no_process(error: io::Error) -> Error {
+    let unshared = "its PID namespace would have no init; use unshare --fork";
+    let error = if leave_pid_namespace() { io::Error::other(unshared) } else { error };
+    Error::system("cannot start a process", error)
 }
