@@ -16,7 +16,7 @@ const COLUMNS: [Column; 8] = [
     Column { heading: "WAITING", rank: 4, least: usize::MAX, cut },
     Column { heading: "SKIPPED", rank: 7, least: 34, cut },
     Column { heading: "ATTENTION", rank: 2, least: 16, cut },
-    Column { heading: "LABEL", rank: 6, least: 24, cut: cut_middle },
+    Column { heading: "LABEL", rank: 6, least: 16, cut: cut_middle },
 ];
 
 /// A table with one line per lock, in the order given, and a summary. Empty if there are no locks.
