@@ -24,16 +24,14 @@ fn holders(server: &Server, ttl: &str) -> [(Running, u32); 2] {
 }
 
 #[test]
-fn a_suspended_rlock_and_a_suspended_keeper_name_the_cause_when_they_stop_what_runs() {
+fn a_suspended_rlock_and_a_suspended_keeper_name_the_cause_once_they_are_continued() {
     let server = Server::start();
     for (mut holder, renews) in holders(&server, "3s") {
         support::send_signal(renews, "STOP");
-        // rlock is continued in time to stop it, and may just renew the lease before.
+        // It is continued so late that it stops what runs, or just renews the lease before.
         let told = holder.told(NOT_RUNNING);
         assert!(told.contains(CAUSES), "{told}");
-        let is_stopped = told.contains("; stopping the ");
-        let ended = if is_stopped { holder.end() } else { holder.finish() };
-        assert_eq!(ended.status.success(), !is_stopped, "{told}");
+        holder.finish();
     }
 }
 

@@ -61,8 +61,7 @@ pub(crate) fn of(
     let of_holder = |holder: &Holder| {
         let is_missing = exists(&holder.client, &here.host) == Some(false) && was_there(&holder.id);
         let standing = Standing::of(holder, view.now, is_missing);
-        let short = standing.short(holder, view.now)?;
-        let long = standing.advice(holder, view.now, &typed);
+        let (short, long) = standing.problem(holder, view.now, &typed)?;
         Some(Problem { short, long, is_of_process: standing == Standing::NotFound })
     };
     let mut problems = Vec::from_iter(view.holders.iter().filter_map(of_holder));

@@ -46,46 +46,39 @@ impl Standing {
         }
     }
 
-    /// What is wrong, for a table; `None` if nothing is.
-    pub(crate) fn short(self, holder: &Holder, now: ServerTime) -> Option<String> {
-        Some(match self {
-            Self::Fine | Self::Stopping => return None,
-            Self::NotReleased | Self::Unattended => "revoked".into(),
-            Self::NotFound => "process not found".into(),
-            Self::NotRenewed => format!("not renewed for {}", show(now.since(holder.renewed))),
-            Self::Closed => "closed".into(),
-        })
-    }
-
-    /// What is the matter, and what to do about it. `typed`: a command for the user to type, with
-    /// these words, on this lock.
-    pub(crate) fn advice(
+    /// What is wrong, for a table, and the same with what to do about it; `None` if nothing is.
+    /// `typed`: a command for the user to type, with these words, on this lock.
+    pub(crate) fn problem(
         self,
         holder: &Holder,
         now: ServerTime,
         typed: &dyn Fn(&str) -> String,
-    ) -> String {
-        let left = show(holder.deadline.since(now));
-        let what = match self {
-            Self::Fine | Self::Stopping => "revoked, not released yet".into(),
-            Self::NotReleased => "revoked, but not released in time".into(),
-            Self::Unattended => "revoked, but nothing stops its holder, which used acquire".into(),
-            Self::NotFound => format!(
-                "process {} not found on this host (it may be in a container), lease expires in \
-                 {left}",
-                holder.client.pid
+    ) -> Option<(String, String)> {
+        let (short, what) = match self {
+            Self::Fine | Self::Stopping => return None,
+            Self::NotReleased => ("revoked".into(), "revoked, but not released in time".into()),
+            Self::Unattended => (
+                "revoked".into(),
+                "revoked, but nothing stops its holder, which used acquire".into(),
+            ),
+            Self::NotFound => (
+                "process not found".into(),
+                format!(
+                    "process {} not found on this host (it may be in a container), lease expires in {}",
+                    holder.client.pid,
+                    show(holder.deadline.since(now))
+                ),
             ),
             Self::NotRenewed => {
+                let short = format!("not renewed for {}", show(now.since(holder.renewed)));
                 let every = show(renewal_interval(holder.deadline.since(holder.renewed)));
-                let renewed = show(now.since(holder.renewed));
-                return format!(
-                    "not renewed for {renewed}, expected every {every}; check whether its host, \
-                     network or rlock is stopped"
-                );
+                let remedy = "check whether its host, network or rlock is stopped";
+                let long = format!("{short}, expected every {every}; {remedy}");
+                return Some((short, long));
             }
-            Self::Closed => holder.closing(now),
+            Self::Closed => ("closed".into(), holder.closing(now)),
         };
-        format!("{what}; {}", freeing(Some(holder), typed))
+        Some((short, format!("{what}; {}", freeing(Some(holder), typed))))
     }
 }
 
