@@ -393,7 +393,7 @@ fn a_quorum_in_which_no_lock_can_be_acquired_says_so_first() {
 }
 
 #[test]
-fn sentinels_that_cannot_agree_on_a_failover_are_a_finding_whoever_is_listed() {
+fn sentinels_that_cannot_agree_on_a_failover_are_a_finding_whichever_is_listed() {
     let service = Service::start(0, &AS_WANTED, &[]);
     let one = format!("redis+sentinel://{}/svc", service.address_of_sentinel(0));
     let one = Client::of(one);

@@ -48,7 +48,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// What is no fault while a server of a quorum is being exchanged.
+    /// A note about what is not a fault while a server of a quorum is being exchanged.
     pub(crate) fn note(&self) -> Option<String> {
         let number = self.servers.iter().filter(|it| it.role == Role::Server).count();
         (self.is_quorum && number > 2 && number % 2 == 0)

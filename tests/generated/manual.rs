@@ -264,7 +264,7 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
         "Its program and version, seconds since its start, the fastest round trip in milliseconds (not \
          an integer), whether it has an append-only file, and the number of replicas.",
     ),
-    ("servers[].unknown[]", "What is not known of it, and why, but is no finding."),
+    ("servers[].unknown[]", "What is not known of it, and why, without being a finding."),
     (
         "findings[].server, .problem, .remedy",
         "The server, or null for all together; what may break a promise; and the remedy.",
