@@ -65,12 +65,13 @@ fn the_last_line_of_a_run_that_lost_its_lock_is_its_result() {
         let options: Vec<&str> = options.split_whitespace().collect();
         let mut first = holder(&server, &options, "L");
         server.signal("STOP");
-        first.told(if options.len() > 2 {
-            "letting the command finish"
+        let output = if options.len() > 2 {
+            first.told("letting the command finish");
+            first.finish()
         } else {
-            "stopping the command"
-        });
-        let output = first.finish().exits(76);
+            first.end()
+        };
+        let output = output.exits(76);
         assert_eq!(output.err().lines().last(), Some(&*format!("rlock: L: {told}")), "{output:?}");
         server.signal("CONT");
         until("it is free", || server.is_free("L"));

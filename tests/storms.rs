@@ -45,6 +45,23 @@ fn a_command_that_leaves_orphans_without_end_is_stopped_when_its_lock_is_revoked
 }
 
 #[test]
+fn processes_that_start_the_next_faster_than_rlock_can_list_them_are_admitted_in_time() {
+    let server = Server::start();
+    // The list of rlock's children grows by more in a second than rlock reads at a time.
+    let lists = (2..10).map(|pid| format!("-P /proc/{pid}/task/{pid}/children "));
+    let lists = String::from_iter(lists);
+    let slowed = format!("strace -qq -o /dev/null {lists} -e inject=read:delay_enter=1000000");
+    let storm = format!("{} 20 20000 60 7 0 setsid", STORM.display());
+    let first = Running::start(&mut contained(&server, &slowed, &storm));
+    let first = first.prints_first("READY");
+    let mut longer = LongerWait::of("30s");
+    let ended = server.revokes(first);
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(told.contains("stop what still runs without the lock"), "{told}");
+    longer.is_not_over();
+}
+
+#[test]
 fn the_end_of_a_command_is_noticed_beside_the_orphans_that_it_leaves() {
     let server = Server::start();
     // The command ends at once, but not its children.

@@ -1,7 +1,6 @@
 //! The processes that the command started, even those that left its group or session. rlock is
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
-use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
@@ -12,15 +11,16 @@ use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
 use super::event_loop::Left;
-use super::process::{
-    KILL_TIME, Kinship, NONE_FOUND, Process, SEARCH_TIME, none_found, not_killed, pause,
-};
+use super::process::{KILL_TIME, Kinship, Process, SEARCH_TIME, none_found, not_killed, pause};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
 use crate::system::children::ended;
 
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
+
+/// What to say of those that rlock can neither kill nor name.
+const SOME_LEFT: &str = "cannot find all that it started; stop what still runs without the lock";
 
 /// How long children are reaped before rlock looks at its other events again.
 const REAP_TIME: Duration = Duration::from_millis(2);
@@ -60,7 +60,7 @@ impl Descendants {
 
     /// Asks the command and all its descendants to end, even if they are stopped. Looks for them
     /// until a moment.
-    pub(super) fn terminate(&self, command: &mut Child<'_>, until: Instant) {
+    pub(super) fn terminate(&mut self, command: &mut Child<'_>, until: Instant) {
         // A stopped process ends only once it is continued.
         let signals = [Signal::SIGTERM, Signal::SIGCONT];
         // The search may take long. Unless rlock adopts orphans, it comes first, because they are no
@@ -86,39 +86,31 @@ impl Descendants {
     /// say if some have not ended after a while.
     pub(super) fn kill_all(&mut self, command: &mut Child<'_>) -> Option<String> {
         command.signal(Signal::SIGKILL);
-        let (give_up, mut killed) = (Instant::now() + KILL_TIME, HashSet::new());
+        let (give_up, mut known) = (Instant::now() + KILL_TIME, Vec::new());
         loop {
-            let found = self.find(command, give_up);
-            // The children of rlock last: this finds even a process that starts another and exits at
-            // once, which would escape while rlock looks for all descendants. None of them has been
-            // reaped, so each still has its process ID. The last is the newest, and the most likely
-            // to be alive.
-            let mut children = children(give_up).unwrap_or_default();
-            children.retain(|child| self.is_of(command, *child));
-            let mut is_new = false;
-            let found_ids = found.iter().flatten().map(|process| process.pid);
-            for pid in found_ids.chain(children.into_iter().rev()) {
-                is_new |= kill(pid, Signal::SIGKILL).is_ok() && killed.insert(pid);
+            // First, and again at once, because a process that always starts the next and ends would
+            // escape a longer search. When a child ends, what it started becomes a child of rlock.
+            // The last is the newest, and the most likely to live.
+            let children = self.children(command, give_up).unwrap_or_default();
+            for child in children.iter().rev() {
+                let _ = kill(*child, Signal::SIGKILL);
             }
-            while Instant::now() < give_up {
-                command.has_ended();
-                if self.reap(command) != Left::More {
-                    break;
-                }
-            }
-            if command.has_ended() && self.left(command, give_up) == Left::Nothing {
+            if self.left(command, give_up) == Left::Nothing {
                 return None;
             }
             let now = Instant::now();
             if now >= give_up {
-                return match self.find(command, now + KILL_TIME) {
-                    Some(left) => not_killed(&left),
-                    None => none_found().or(Some(NONE_FOUND.into())),
-                };
+                let found = self.find(command, now + KILL_TIME).unwrap_or_default();
+                return not_killed(&found).or_else(none_found).or(Some(SOME_LEFT.into()));
             }
-            if !is_new {
+            // Below a child that does not end, for example because it belongs to another user.
+            if children == known {
+                for process in self.find(command, give_up).iter().flatten() {
+                    let _ = kill(process.pid, Signal::SIGKILL);
+                }
                 pause();
             }
+            known = children;
         }
     }
 
@@ -126,7 +118,10 @@ impl Descendants {
     /// children become those of rlock. Nothing if processes cannot be found at all.
     ///
     /// Reaps some of those that have ended, and looks until a moment.
-    pub(super) fn left(&mut self, command: &Child<'_>, until: Instant) -> Left {
+    pub(super) fn left(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
+        if !command.has_ended() {
+            return Left::Living;
+        }
         let left = self.reap(command);
         let mut none = || match self.is_alone {
             true => !Process::can_be_found(),
@@ -136,14 +131,12 @@ impl Descendants {
     }
 
     /// Whether the list of rlock's children has no living descendant of the command.
-    fn lists_none(&mut self, command: &Child<'_>, until: Instant) -> bool {
-        let Some(mut first) = children(until) else { return !Process::can_be_found() };
-        let is_late = || Instant::now() >= until;
-        first.retain(|child| command.is_leader(*child) || is_late() || !self.reap_one(*child));
+    fn lists_none(&mut self, command: &mut Child<'_>, until: Instant) -> bool {
+        let Some(first) = self.children(command, until) else { return !Process::can_be_found() };
         let lives = |child: &Pid| Process::read(*child).is_none_or(|process| !process.is_dead);
         // A process that has ended may have left another behind. The second list has it.
-        !first.iter().any(|child| self.is_of(command, *child) && lives(child))
-            && children(until) == Some(first)
+        !first.iter().any(lives)
+            && self.children(command, until) == Some(first)
             && Instant::now() < until
     }
 
@@ -176,15 +169,25 @@ impl Descendants {
 
     /// The command and its descendants, as far as they live. Looks until a moment; `None` if it
     /// cannot look.
-    fn find(&self, command: &Child<'_>, until: Instant) -> Option<Vec<Process>> {
+    fn find(&mut self, command: &mut Child<'_>, until: Instant) -> Option<Vec<Process>> {
         let kinship = Kinship::look(until)?;
-        let mut roots = kinship.children_of(getpid())?;
-        roots.retain(|child| Instant::now() < until && self.is_of(command, *child));
-        let read = roots.iter().take_while(|_| Instant::now() < until);
+        let roots = self.children(command, until)?;
+        // The newest first, as the most likely to live.
+        let read = roots.iter().rev().take_while(|_| Instant::now() < until);
         let mut live = Vec::from_iter(read.filter_map(|root| Process::read(*root)));
         live.retain(|process| !process.is_dead);
         live.extend(kinship.below(&roots, until));
         Some(live)
+    }
+
+    /// The command and its orphans, dead or alive, the oldest first; `None` if they cannot be read.
+    /// Reaps some first, to shorten the list, and reads it until a moment.
+    fn children(&mut self, command: &mut Child<'_>, until: Instant) -> Option<Vec<Pid>> {
+        command.has_ended();
+        self.reap(command);
+        let mut children = children(until)?;
+        children.retain(|child| Instant::now() < until && self.is_of(command, *child));
+        Some(children)
     }
 
     /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
@@ -209,5 +212,5 @@ impl Descendants {
 
 /// The children of rlock, dead or alive; `None` if they cannot be read.
 fn children(until: Instant) -> Option<Vec<Pid>> {
-    Kinship::look(until)?.children_of(getpid())
+    Kinship::look(until)?.children_of(getpid(), until)
 }

@@ -1,8 +1,8 @@
 //! The processes of this machine or container, as /proc lists them.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirEntry};
-use std::io::ErrorKind;
+use std::fs::{self, DirEntry, File};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -22,8 +22,7 @@ pub(super) const SEARCH_TIME: Duration = Duration::from_secs(10);
 pub(super) const KILL_TIME: Duration = Duration::from_millis(1500);
 
 /// The warning, after what rlock stops, if it cannot find what that has started.
-pub(super) const NONE_FOUND: &str =
-    "cannot read /proc, so processes that it started may keep running";
+const NONE_FOUND: &str = "cannot read /proc, so processes that it started may keep running";
 
 /// One line of /proc/PID/stat.
 #[derive(Clone, Copy)]
@@ -183,17 +182,21 @@ impl Kinship {
         Self::Scanned(children)
     }
 
-    /// The children of a process, dead or alive, the oldest first. `None` if they cannot be read,
-    /// for example because no descriptor is left.
-    pub(super) fn children_of(&self, parent: Pid) -> Option<Vec<Pid>> {
+    /// The children of a process, dead or alive, the oldest first, or those read until a moment: a
+    /// list may grow as fast as it is read. `None` if they cannot be read, for example because no
+    /// descriptor is left.
+    pub(super) fn children_of(&self, parent: Pid, until: Instant) -> Option<Vec<Pid>> {
         if let Self::Scanned(children) = self {
             return Some(children.get(&parent).cloned().unwrap_or_default());
         }
         let mut children = Vec::new();
         for thread in fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten() {
-            match fs::read_to_string(thread.path().join("children")) {
+            match File::open(thread.path().join("children")) {
                 Ok(list) => {
-                    children.extend(list.split(' ').flat_map(str::parse).map(Pid::from_raw))
+                    let ids = BufReader::new(list).split(b' ').map_while(Result::ok);
+                    let ids = ids.take_while(|_| Instant::now() < until);
+                    let parsed = ids.flat_map(|id| str::from_utf8(&id).ok()?.parse().ok());
+                    children.extend(parsed.map(Pid::from_raw));
                 }
                 // The thread has ended.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -209,7 +212,7 @@ impl Kinship {
         let mut seen: HashSet<Pid> = roots.iter().copied().chain([getpid()]).collect();
         let (mut parents, mut found) = (roots.to_vec(), Vec::new());
         while let Some(parent) = parents.pop().filter(|_| Instant::now() < until) {
-            for child in self.children_of(parent).unwrap_or_default() {
+            for child in self.children_of(parent, until).unwrap_or_default() {
                 if seen.insert(child) {
                     parents.push(child);
                     found.extend(Process::read(child).filter(|process| !process.is_dead));
@@ -222,7 +225,6 @@ impl Kinship {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
     use super::*;

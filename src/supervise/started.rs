@@ -141,7 +141,7 @@ impl Processes for Started<'_> {
     }
 
     fn left(&mut self, until: Instant) -> Left {
-        self.descendants.left(&self.child, until)
+        self.descendants.left(&mut self.child, until)
     }
 
     fn forward(&mut self, signal: Signal) {

@@ -1,6 +1,6 @@
-/* Starts processes that leave orphans, as fast as a command can: storm CHAINS LIFE SECONDS STATUS IDLE.
- * Each chain is a process that lives for LIFE microseconds, starts the next and ends. IDLE processes only
- * wait. All of them end after SECONDS, however the first process ends. That prints READY, and before
+/* Starts processes that leave orphans, as fast as a command can: storm CHAINS LIFE SECONDS STATUS IDLE [setsid].
+ * Each chain is a process that lives for LIFE microseconds, starts the next and ends, or with setsid
+ * starts it in a new session. IDLE processes only wait. All of them end after SECONDS, however the first process ends. That prints READY, and before
  * it exits with STATUS, how many orphans a second there were. */
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ static void wait_for(double seconds) {
 }
 
 int main(int count, char **words) {
-    if (count != 6) return 64;
+    if (count < 6) return 64;
+    int new_sessions = count > 6;
     int chains = atoi(words[1]), life = atoi(words[2]), idle = atoi(words[5]);
     double begin = now(), end = begin + atof(words[3]);
     long *orphans = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -36,6 +37,7 @@ int main(int count, char **words) {
         if (fork()) continue;
         signal(SIGTERM, SIG_IGN);
         for (;;) {
+            if (new_sessions) setsid();
             wait_for(life / 1e6);
             if (now() >= end) _exit(0);
             if (fork() > 0) {
