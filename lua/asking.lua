@@ -13,7 +13,8 @@
 -- ARGV[9] enclosing    tokens of this lock's holds that enclose or enclosed the caller, the innermost
 --                      last, each followed by a space
 -- ARGV[10] reentrant   'reentrant' to enter a lock that the owner holds; ''
--- ARGV[11] about       the client, shown to others: kind, host, user, pid, command, label, one per line
+-- ARGV[11] about       the client, shown to others: a record of its kind, host, user, pid, command and
+--                      label
 -- ARGV[12] attempt     grows with each request of the token. A request whose attempt does not is a
 --                      duplicate, or was overtaken: it changes nothing
 -- ARGV[13] next        'next' to go ahead of all waiters without it; ''
@@ -73,7 +74,7 @@ end
 -- reply cancels nothing. Returns the reply if a newer one has ended this one.
 local function supersede(arrival)
   if not SUPERSEDE or arrival == 0 or valid_hold() or enclosing_hold(ENCLOSING) then return nil end
-  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
+  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)(.*)$')
   if token == TOKEN then return nil end
   if token and (tonumber(ticket) > arrival or tonumber(ticket) == arrival and token > TOKEN) then
     remove_waiter(TOKEN, 'superseded', about)
@@ -83,7 +84,7 @@ local function supersede(arrival)
   if token and redis.call('ZSCORE', QUEUE, token) then
     remove_waiter(token, 'superseded', ABOUT)
   end
-  lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. ABOUT
+  lock.newest = int(arrival) .. ' ' .. TOKEN .. ABOUT
   redis.call('HSET', STATE, 'newest', lock.newest)
   redis.call('PEXPIREAT', STATE, state_expiry())
 end

@@ -20,7 +20,7 @@
 --   reentrant   '1' if a waiter may enter a lock that its owner holds
 --   origin      'agreed' or 'proposed': the ticket of a waiter on one of several servers
 --   slot        the number of a hold; see slots.lua
---   about       the client, shown to others: several lines, so it comes last
+--   about       the client, shown to others: a record, so it comes last
 
 local DETAILS = { 'mode', 'owner', 'ttl', 'attempt', 'fence', 'acquired', 'renewed', 'since',
   'alive', 'keep_until', 'status', 'reentrant', 'origin', 'slot', 'about' }
@@ -58,4 +58,12 @@ end
 local function delete_details(token, ...)
   redis.call('HDEL', STATE, 'details:' .. token, ...)
   if token == TOKEN then own = decoded('') end
+end
+
+-- What others see of a hold as of a waiter: a record with its client. An id is the first 8 characters
+-- of a token: enough to tell holds apart, but not to release one.
+local function described(token, details)
+  return '\nid ' .. string.sub(token, 1, 8) .. '\nmode ' .. details.mode .. '\nfence '
+    .. details.fence .. '\nacquired ' .. details.acquired .. '\nsince ' .. details.since
+    .. string.sub(details.about, 1, MAX_DETAIL)
 end

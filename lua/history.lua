@@ -3,15 +3,20 @@
 -- Reads:   history, holds, state; lock.written, lock.revoked_up_to, now
 -- Changes: history; in the state 'skipped'; lock.skipped
 --
--- An entry has one item per line: 'released', 'lost', 'expired', or how the hold was revoked
--- ('revoked', 'deleted' or 'overwritten'); when; the outcome of the command, if
--- reported; the id of the hold; the time of its grant, and after a space the time of its first
--- request, if known; its fence and mode; who revoked it; and its client.
+-- An entry is a record of these items, and of those that described() adds:
+--   ended    'released', 'lost', 'expired', or how the hold was revoked: 'revoked', 'deleted' or
+--            'overwritten'
+--   at       when
+--   outcome  of the command, if reported
+--   by       who revoked it
 
 -- How many holds the history keeps.
 local HISTORY_LENGTH = 16
--- Longest entry that a reply shows, in bytes.
-local MAX_ENTRY = 6 * MAX_DETAIL
+
+-- The value of an item of a record.
+local function item(record, name)
+  return string.match(record, '\n' .. name .. ' ([^\n]*)') or ''
+end
 
 -- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
 -- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
@@ -30,9 +35,8 @@ local function history_entry(token, ending, ended, outcome, by)
   if details.status == 'revoked' then return nil end
   if not by then ending, by = ending_of(details, ending) end
   if not ending then return nil end
-  return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8),
-    details.acquired .. ' ' .. details.since, details.fence, details.mode, by,
-    string.sub(details.about, 1, MAX_DETAIL) }, '\n')
+  return '\nended ' .. ending .. '\nat ' .. int(ended) .. '\noutcome ' .. outcome .. '\nby ' .. by
+    .. described(token, details)
 end
 
 -- Of a history of this length, the oldest entry of a hold that ended well. If there is none but the
@@ -40,8 +44,8 @@ end
 local function least_useful(length)
   for i = 0, length - 2 do
     local entry = redis.call('LRANGE', HISTORY, i, i)[1]
-    local ending, outcome = string.match(entry, '^(%l+)\n[^\n]*\n([^\n]*)')
-    if ending == 'released' and (outcome == '' or outcome == 'exit 0') then return entry end
+    local outcome = item(entry, 'outcome')
+    if item(entry, 'ended') == 'released' and (outcome == '' or outcome == 'exit 0') then return entry end
   end
   return redis.call('LRANGE', HISTORY, 0, 0)[1]
 end
@@ -62,14 +66,14 @@ local function record(entries)
 end
 
 -- Counts a client that is turned away because the lock is busy: once, even if its request arrives
--- again. The field has one item per line: how many since the last hold began; of the last of them,
--- when, its id and its client. A failure to record does not change the reply.
+-- again. The field is a record of 'skipped', how many since the last hold began, and of the last of
+-- them: when it was ('at'), its id and its client. A failure to record does not change the reply.
 local function record_skip(about)
-  local count, last = string.match(lock.skipped or '', '^(%d+)\n[^\n]*\n([^\n]*)')
-  local id = string.sub(TOKEN, 1, 8)
-  if last == id then return end
-  count = math.min(tonumber(count) or 0, 2 ^ 52) + 1
-  lock.skipped = table.concat({ int(count), int(now), id, string.sub(about, 1, MAX_DETAIL) }, '\n')
+  local before, id = lock.skipped or '', string.sub(TOKEN, 1, 8)
+  if item(before, 'id') == id then return end
+  local count = math.min(tonumber(item(before, 'skipped')) or 0, 2 ^ 52) + 1
+  lock.skipped = '\nskipped ' .. int(count) .. '\nat ' .. int(now) .. '\nid ' .. id
+    .. string.sub(about, 1, MAX_DETAIL)
   redis.pcall('HSET', STATE, 'skipped', lock.skipped)
   redis.pcall('PEXPIREAT', STATE, state_expiry())
 end
@@ -87,9 +91,10 @@ end
 local function recorded(token)
   local id, entries, readable = string.sub(token, 1, 8), last_entries()
   for i = #entries, 1, -1 do
-    local how, ended, its_id, by = string.match(entries[i],
-      '^(%l+)\n([^\n]*)\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
-    if its_id == id then return how, tonumber(ended), by end
+    local entry = entries[i]
+    if item(entry, 'id') == id then
+      return item(entry, 'ended'), tonumber(item(entry, 'at')) or 0, item(entry, 'by')
+    end
   end
   return nil, nil, nil, readable and #entries < HISTORY_LENGTH
 end
@@ -106,7 +111,6 @@ end
 -- How the last holds ended, at most this many, and those that expired since the last write.
 local function history(at_most)
   local entries = last_entries(at_most)
-  for i, entry in ipairs(entries) do entries[i] = string.sub(entry, 1, MAX_ENTRY) end
   local number = lock.written and redis.call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) or 0
   if number == 0 then return entries end
   local expired = redis.call('ZRANGE', HOLDS, math.max(number - HISTORY_LENGTH, 0), number - 1,

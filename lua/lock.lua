@@ -14,8 +14,7 @@
 --   'ticket'         the last number assigned in the queue
 --   'nominated'      waiters of several servers that may have the lock now; see admission.lua
 --   'head'           the waiter that knows it is the head of the queue
---   'newest'         the last request with --supersede: its ticket, a space, its token, and on the
---                    next lines its client
+--   'newest'         the last request with --supersede: its ticket, a space, its token and its client
 --   'revoked_up_to'  holds with a fence up to this one are revoked; 'revoked_up_to:how',
 --                    'revoked_up_to:by' and 'revoked_up_to:at' record how, by whom and when
 --   'skipped'        the clients that were turned away; see history.lua
@@ -33,6 +32,10 @@
 --
 -- All times are the server's, in milliseconds; a fence counts microseconds. int() writes whole
 -- numbers, because Lua's own notation turns into 1e+14 for large ones.
+--
+-- A record is a text of items, each of which is a line break, a name, a space and a value. A reader
+-- skips names that it does not know, and takes a missing item for ''. What the first item of a record
+-- is called tells what it is a record of. Two records one after the other are a record of both.
 --
 -- No call runs for longer than a few milliseconds, whatever happened before it. Later calls finish
 -- its work, and until then no request is admitted.
@@ -54,5 +57,7 @@ local BATCH = 100
 local MAX_LISTED = 100
 -- Longest detail that a reply shows, in bytes.
 local MAX_DETAIL = 4000
+-- Longest record that a reply shows, in bytes.
+local MAX_RECORD = 6 * MAX_DETAIL
 
 local function int(number) return string.format('%d', number) end

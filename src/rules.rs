@@ -39,7 +39,7 @@ pub(crate) use lock::view::CLOSED;
 pub use lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
 pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, HoldKind, Id, Key, Label, Mode, Name, Outcome,
-    Owner, Prefix, ProcessId, Skipped, Slot, Stored, Token,
+    Owner, Prefix, ProcessId, Record, Skipped, Slot, Stored, Token,
 };
 pub(crate) use loss::LockOutcome;
 pub(crate) use policy::{Group, OnUnreachable};

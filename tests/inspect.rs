@@ -661,7 +661,7 @@ fn text_from_other_clients_cannot_control_a_terminal() {
         local token = evil .. '-0000-4000-8000-000000000000'
         details.mode, details.ttl, details.attempt, details.owner = 'exclusive', 60000, 1, evil
         details.acquired, details.renewed, details.fence = ARGV[1], ARGV[1], 1
-        details.about = ('exec\\nhost\\nuser\\n1\\ncommand\\nlabel'):gsub('%l+', evil .. '%0')
+        details.about = ('\\nhost h\\nuser u\\npid 1\\ncommand c\\nlabel l'):gsub(' (%l)', ' ' .. evil .. '%1')
         write_details(token, details)
         redis.call('SET', KEYS[1], token, 'PX', 60000)
         redis.call('ZADD', KEYS[2], ARGV[1] + 60000, token)

@@ -10,4 +10,5 @@
 -- view()
 
 local from = tonumber(ARGV[4])
-return view(from, MAX_LISTED, waiters(from), ARGV[3] ~= '' and history(tonumber(ARGV[3])))
+local entries = ARGV[3] ~= '' and history(tonumber(ARGV[3])) or {}
+return view(from, MAX_LISTED, with_waiters(entries, from))

@@ -8,7 +8,7 @@
 --
 -- Replies:
 -- { 'revoked', holder before, as in view(), now }
--- { 'removed', waiter before, as in waiters(), now }
+-- { 'removed', waiter before, as in view(), now }
 -- { 'unknown', view }  no hold and no waiter has this id
 -- { 'several', view }  more than one has
 -- { 'again', from }    nothing is decided yet; ask again at once

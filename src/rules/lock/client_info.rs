@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::{Record, Stored};
 use crate::rules::{UserMessage, variant};
 use crate::text::{at_most, masked, printable};
 
@@ -109,10 +109,10 @@ pub struct ClientInfo {
 }
 
 impl Stored for ClientInfo {
-    /// One field per line. Later versions may add lines.
+    /// A record.
     fn to_stored(&self) -> String {
         format!(
-            "{}\n{}\n{}\n{}\n{}\n{}",
+            "\nkind {}\nhost {}\nuser {}\npid {}\ncommand {}\nlabel {}",
             self.kind,
             shown_name(&self.host),
             shown_name(&self.user),
@@ -122,24 +122,26 @@ impl Stored for ClientInfo {
         )
     }
 
-    /// A missing field stays empty, and no field can move the cursor of a terminal.
-    fn from_stored(lines: &str) -> Self {
-        let mut lines = lines.split('\n');
-        let mut next = || lines.next().unwrap_or_default();
-        Self {
-            kind: variant(next()).unwrap_or_default(),
-            host: shown_name(next()),
-            user: shown_name(next()),
-            pid: next().parse().unwrap_or(0),
-            command: shown_name(next()),
-            label: Some(next())
-                .filter(|label| !label.is_empty())
-                .and_then(|label| label.parse().ok()),
-        }
+    fn from_stored(text: &str) -> Self {
+        Self::of(&Record::of(text))
     }
 }
 
 impl ClientInfo {
+    /// The client in a record. No item can move the cursor of a terminal.
+    pub(super) fn of(record: &Record<'_>) -> Self {
+        let name = |name| shown_name(record.get(name));
+        let label = Some(record.get("label")).filter(|label| !label.is_empty());
+        Self {
+            kind: variant(record.get("kind")).unwrap_or_default(),
+            host: name("host"),
+            user: name("user"),
+            pid: record.get("pid").parse().unwrap_or(0),
+            command: name("command"),
+            label: label.and_then(|label| label.parse().ok()),
+        }
+    }
+
     pub fn label(&self) -> Option<&str> {
         self.label.as_ref().map(|label| label.0.as_str())
     }
@@ -168,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_hostile_description_cannot_move_the_cursor() {
-        let info = ClientInfo::from_stored("exec\n\u{1b}[2Jhost\nu\r\n7\nc\nl\u{9b}1m");
+        let info = ClientInfo::from_stored("\nhost \u{1b}[2Jhost\nlabel l\u{9b}1m");
         assert_eq!(info.host, " [2Jhost");
         assert_eq!(info.label(), Some("l 1m"));
         assert_eq!(ClientInfo::from_stored("").pid, 0);
-        let long = format!("exec\n{}\nu\n7\nc\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
+        let long = format!("\nhost {}\nlabel {}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
         let info = ClientInfo::from_stored(&long);
         assert_eq!((info.host.len(), info.label().map(str::len)), (255, Some(1000)));
     }

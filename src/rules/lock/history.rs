@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Stored, stored};
+use super::{Record, Stored, stored};
 use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime, show, variant};
 use crate::text::printable;
 
@@ -28,27 +28,19 @@ pub struct HistoryEntry {
 }
 
 impl HistoryEntry {
-    /// Parses the form that stores keep. `None` if it ended in a way that only later versions know.
-    pub(crate) fn from_lines(lines: &str) -> Option<Self> {
-        let mut lines = lines.splitn(9, '\n');
-        let mut next = || lines.next().unwrap_or_default();
-        let number = |text: &str| text.parse().unwrap_or(0);
-        let ending = variant(next())?;
-        let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
-        let times = next();
-        let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));
-        let acquired = ServerTime(number(acquired));
+    /// The entry in a record; `None` if it ended in a way that only later versions know.
+    pub(crate) fn of(record: &Record<'_>) -> Option<Self> {
         Some(Self {
-            ending,
-            at,
-            outcome,
-            id,
-            acquired,
-            waited: since.parse().ok().map(|since| acquired.since(ServerTime(since))),
-            fence: Fence(number(next())),
-            mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
-            operator: Operator::from_stored(next()),
-            client: ClientInfo::from_stored(next()),
+            ending: variant(record.get("ended"))?,
+            at: record.time("at"),
+            outcome: record.get("outcome").into(),
+            id: printable(record.get("id")),
+            acquired: record.time("acquired"),
+            waited: record.waited(),
+            fence: Fence(record.number("fence")),
+            mode: record.mode().unwrap_or_default(),
+            operator: Operator::from_stored(record.get("by")),
+            client: ClientInfo::of(record),
         })
     }
 
@@ -72,23 +64,24 @@ impl HistoryEntry {
 }
 
 impl From<HistoryEntry> for String {
-    /// The form that stores keep: one item per line; see `lua/history.lua`.
+    /// A record; see `lua/history.lua`.
     fn from(entry: HistoryEntry) -> Self {
         let HistoryEntry { ending, at, outcome, id, acquired, waited, fence, mode, .. } = entry;
         let since = waited.map_or(Self::new(), |waited| (acquired - waited).0.to_string());
         let (at, acquired) = (at.0, acquired.0);
-        let (by, about) = (entry.operator.to_stored(), entry.client.to_stored());
-        format!(
-            "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n{by}\n{about}"
-        )
+        let (by, client) = (entry.operator.to_stored(), entry.client.to_stored());
+        let ended = format!("\nended {ending}\nat {at}\noutcome {outcome}\nby {by}");
+        let held =
+            format!("\nid {id}\nmode {mode}\nfence {fence}\nacquired {acquired}\nsince {since}");
+        [ended, held, client].concat()
     }
 }
 
 impl TryFrom<String> for HistoryEntry {
     type Error = &'static str;
 
-    fn try_from(lines: String) -> Result<Self, Self::Error> {
-        Self::from_lines(&lines).ok_or("unknown ending")
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::of(&Record::of(&text)).ok_or("unknown ending")
     }
 }
 
@@ -111,14 +104,13 @@ impl Skipped {
         format!("{} {times}, last {ago} ago by {}", self.count, self.client)
     }
 
-    /// Parses the form that stores keep; see `lua/history.lua`. `None` if there are none.
-    pub(crate) fn from_lines(lines: &str) -> Option<Self> {
-        let mut lines = lines.splitn(4, '\n');
+    /// The clients in a record; `None` if there are none.
+    pub(crate) fn of(record: &Record<'_>) -> Option<Self> {
         Some(Self {
-            count: lines.next()?.parse().ok()?,
-            at: ServerTime(lines.next()?.parse().ok()?),
-            id: printable(lines.next()?),
-            client: ClientInfo::from_stored(lines.next()?),
+            count: record.get("skipped").parse().ok()?,
+            at: record.time("at"),
+            id: printable(record.get("id")),
+            client: ClientInfo::of(record),
         })
     }
 }

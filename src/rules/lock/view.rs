@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::rules::lease::renewal_interval;
 use crate::rules::model::lock::CLAIM_WINDOW;
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, Mode, Owner, Skipped, Slot, millis, show,
+    ClientInfo, Ending, Fence, HistoryEntry, Mode, Owner, Record, Skipped, Slot, millis, show,
+    variant,
 };
+use crate::text::{at_most, printable};
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
 /// depends on it.
@@ -66,6 +68,30 @@ pub struct Holder {
 pub(crate) const CLOSED: &str = "closed";
 
 impl Holder {
+    /// The holder in a record; `None` if it stands in a way that only later versions know.
+    pub(crate) fn of(record: &Record<'_>) -> Option<Self> {
+        let (id, owner) = (shown_id(record), at_most(255, record.get("owner")));
+        let (owner, closed_for) = match owner {
+            ids if id == CLOSED => (None, ids.split_whitespace().map(str::to_owned).collect()),
+            "" => (None, Vec::new()),
+            owner => (Some(Owner::stored(owner.to_owned())), Vec::new()),
+        };
+        Some(Self {
+            id,
+            owner,
+            closed_for,
+            mode: record.mode().unwrap_or_default(),
+            client: ClientInfo::of(record),
+            fence: Fence(record.number("fence")),
+            acquired: record.time("acquired"),
+            waited: record.waited(),
+            renewed: record.time("renewed"),
+            deadline: record.time("deadline"),
+            state: variant(record.get("holder"))?,
+            slot: record.get("slot").parse().ok(),
+        })
+    }
+
     /// Whether it only keeps the lock closed, because the server lost its data.
     pub(crate) fn is_closing(&self) -> bool {
         self.id == CLOSED
@@ -115,6 +141,22 @@ pub struct Waiter {
     pub since: ServerTime,
     /// Whether it goes ahead of all waiters without this.
     pub next: bool,
+}
+
+impl Waiter {
+    pub(crate) fn of(record: &Record<'_>) -> Self {
+        Self {
+            id: shown_id(record),
+            mode: record.mode().unwrap_or_default(),
+            client: ClientInfo::of(record),
+            since: record.time("since"),
+            next: !record.get("waiter").is_empty(),
+        }
+    }
+}
+
+fn shown_id(record: &Record<'_>) -> String {
+    printable(at_most(255, record.get("id")))
 }
 
 /// Whether a lock is held, and how.
@@ -176,6 +218,39 @@ pub struct View {
 }
 
 impl View {
+    /// A lock as the list of records that `lua/view.lua` describes; `None` if it is none, or if the lock
+    /// stands in a way that only later versions know. The texts end at their longest length.
+    pub(crate) fn of(records: &[String]) -> Option<Self> {
+        let (mut view, mut is_known) = (Self::default(), false);
+        for text in records {
+            let record = Record::of(text);
+            match record.kind() {
+                "holder" => view.holders.push(Holder::of(&record)?),
+                "waiter" => view.waiters.push(Waiter::of(&record)),
+                // Later versions of rlock may have more endings; skip those entries.
+                "ended" => view.history.extend(HistoryEntry::of(&record)),
+                "skipped" => view.skipped = Skipped::of(&record).map(Box::new),
+                "lock" => {
+                    is_known = true;
+                    view.state = variant(record.get("lock"))?;
+                    view.now = record.time("now");
+                    view.mode = record.mode();
+                    view.ttl = record.get("left").parse().ok().map(Duration::from_millis);
+                    view.fence = record.get("fence").parse().ok().map(Fence);
+                    view.generation = at_most(255, record.get("generation")).to_owned();
+                    view.unlisted_holders = record.number("holders");
+                    view.unlisted_waiters = record.number("waiters");
+                    view.is_of_rlock = !record.get("is_of_rlock").is_empty();
+                }
+                _ => {}
+            }
+        }
+        view.unlisted_holders = view.unlisted_holders.saturating_sub(view.holders.len() as u64);
+        // Without spare capacity, because a list of locks has thousands of these.
+        view.holders.shrink_to_fit();
+        is_known.then_some(view)
+    }
+
     /// How many holders there are, listed or not.
     pub fn holder_count(&self) -> u64 {
         self.unlisted_holders.saturating_add(self.holders.len() as u64)

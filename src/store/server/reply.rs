@@ -4,62 +4,30 @@ use std::time::Duration;
 
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, CLOSED, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Owner,
-    Reason, Release, Removal, Renewal, ServerTime, Skipped, Slot, Stored, Ticket, Verdict, View,
-    Waiter, variant,
+    Answer, ClientInfo, Fence, Holder, Operator, Reason, Record, Release, Removal, Renewal,
+    ServerTime, Slot, Stored, Ticket, Verdict, View, Waiter, variant,
 };
 use crate::store::wire::Value;
-use crate::text::{at_most, printable};
-
-// The fields of a view, a holder and a waiter, by the names and in the order of `lua/view.lua`.
-const VIEW: &[&str] = &[
-    "now",
-    "state",
-    "mode",
-    "left",
-    "fence",
-    "generation",
-    "holder_count",
-    "holders",
-    "waiter_count",
-    "waiters",
-    "history",
-    "skipped",
-    "is_of_rlock",
-];
-const HOLDER: &[&str] = &[
-    "id", "owner", "mode", "about", "fence", "acquired", "renewed", "deadline", "status", "since",
-    "slot",
-];
-const WAITER: &[&str] = &["id", "mode", "about", "since", "next"];
 
 /// The longest text that scripts return, in bytes. What a hostile server adds must not take memory.
 const LONGEST_TEXT: usize = 4_000;
 
-/// Reads an array from front to back, or the fields that have names in any order.
+/// The longest record, and how many of them a view has at most.
+const LONGEST_RECORD: usize = 6 * LONGEST_TEXT;
+const MOST_RECORDS: usize = 3 * MAX_LISTED;
+
+/// Reads an array from front to back.
 pub(in crate::store) struct Fields {
     values: Vec<Value>,
-    names: &'static [&'static str],
     next: usize,
 }
 
 impl Fields {
     pub(in crate::store) fn of(value: Value) -> Option<Self> {
-        Self::named(value, &[])
-    }
-
-    fn named(value: Value, names: &'static [&'static str]) -> Option<Self> {
         match value {
-            Value::Array(values) => Some(Self { values, names, next: 0 }),
+            Value::Array(values) => Some(Self { values, next: 0 }),
             _ => None,
         }
-    }
-
-    /// Continues at the field with this name.
-    fn at(&mut self, name: &str) -> &mut Self {
-        let at = self.names.iter().position(|other| *other == name);
-        self.next = at.unwrap_or(usize::MAX);
-        self
     }
 
     pub(in crate::store) fn value(&mut self) -> Option<Value> {
@@ -76,11 +44,6 @@ impl Fields {
             Value::Nil => Some(String::new()),
             _ => None,
         }
-    }
-
-    /// A text that is an identifier.
-    fn identifier(&mut self) -> Option<String> {
-        self.text().map(|text| at_most(255, &text).to_owned())
     }
 
     fn integer(&mut self) -> Option<i64> {
@@ -105,11 +68,6 @@ impl Fields {
         Some(Reason::new(ending, ago, Operator::from_stored(&self.text()?)))
     }
 
-    /// A number in the form of text; 0 if it was lost.
-    fn number(&mut self) -> Option<u64> {
-        Some(self.text()?.parse().unwrap_or(0))
-    }
-
     /// A fencing token. Unlike other numbers, it must not be missing: 0 would be smaller than any
     /// token.
     pub(in crate::store) fn fence(&mut self) -> Option<Fence> {
@@ -126,30 +84,11 @@ impl Fields {
     }
 
     fn time(&mut self) -> Option<ServerTime> {
-        self.number().map(ServerTime)
+        Some(ServerTime(self.text()?.parse().unwrap_or(0)))
     }
 
-    /// The inner `None` means that the mode was lost, or that there is none.
-    fn mode(&mut self) -> Option<Option<Mode>> {
-        match self.text()? {
-            lost if lost.is_empty() => Some(None),
-            mode => mode.try_into().ok().map(Some),
-        }
-    }
-
-    fn array(&mut self) -> Option<Vec<Value>> {
-        let values = Self::of(self.value()?)?.values;
-        (values.len() <= MAX_LISTED).then_some(values)
-    }
-
-    fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
-        let values = self.array()?;
-        // Without spare capacity, because a list of locks has thousands of these.
-        let mut list = Vec::with_capacity(values.len());
-        for value in values {
-            list.push(read(value)?);
-        }
-        Some(list)
+    fn record(&mut self) -> Option<String> {
+        record(self.value()?)
     }
 }
 
@@ -226,8 +165,8 @@ pub fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
 pub fn removal(reply: Value) -> Option<Result<Removal, String>> {
     let mut fields = Fields::of(reply)?;
     Some(Ok(match fields.text()?.as_str() {
-        "revoked" => Removal::Revoked(holder(fields.value()?)?, fields.time()?),
-        "removed" => Removal::Removed(waiter(fields.value()?)?, fields.time()?),
+        "revoked" => Removal::Revoked(Holder::of(&Record::of(&fields.record()?))?, fields.time()?),
+        "removed" => Removal::Removed(Waiter::of(&Record::of(&fields.record()?)), fields.time()?),
         "unknown" => Removal::Unknown(view(fields.value()?)?),
         "several" => Removal::Several(view(fields.value()?)?),
         "again" => return Some(Err(fields.text()?)),
@@ -244,30 +183,14 @@ pub fn page(reply: Value) -> Option<View> {
 
 /// Parses a view, which is part of other replies too. Those list no waiters.
 pub fn view(reply: Value) -> Option<View> {
-    let mut fields = Fields::named(reply, VIEW)?;
-    let holder_count = fields.at("holder_count").count()?;
-    let holders = fields.at("holders").list(holder)?;
-    Some(View {
-        now: fields.at("now").time()?,
-        state: variant(&fields.at("state").text()?)?,
-        mode: fields.at("mode").mode()?,
-        ttl: u64::try_from(fields.at("left").integer()?).ok().map(Duration::from_millis),
-        fence: fields.at("fence").text()?.parse().ok().map(Fence),
-        generation: fields.at("generation").identifier()?,
-        unlisted_holders: holder_count.saturating_sub(holders.len() as u64),
-        holders,
-        unlisted_waiters: fields.at("waiter_count").count()?,
-        waiters: fields.at("waiters").list(waiter)?,
-        // Later versions of rlock may have more endings; skip those entries.
-        history: fields.at("history").array()?.into_iter().filter_map(history_entry).collect(),
-        skipped: Skipped::from_lines(&fields.at("skipped").text()?).map(Box::new),
-        is_of_rlock: !fields.at("is_of_rlock").text()?.is_empty(),
-    })
+    let records = Fields::of(reply)?.values;
+    let records = Some(records).filter(|records| records.len() <= MOST_RECORDS)?;
+    View::of(&records.into_iter().map(record).collect::<Option<Vec<_>>>()?)
 }
 
-fn history_entry(reply: Value) -> Option<HistoryEntry> {
-    match reply {
-        Value::BulkString(lines) => HistoryEntry::from_lines(&lossy(&lines, 6 * LONGEST_TEXT)),
+fn record(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(lossy(&bytes, LONGEST_RECORD)),
         _ => None,
     }
 }
@@ -275,61 +198,4 @@ fn history_entry(reply: Value) -> Option<HistoryEntry> {
 /// The first bytes of a text.
 fn lossy(text: &[u8], at_most: usize) -> String {
     String::from_utf8_lossy(&text[..text.len().min(at_most)]).into_owned()
-}
-
-fn holder(reply: Value) -> Option<Holder> {
-    let mut fields = Fields::named(reply, HOLDER)?;
-    let acquired = fields.at("acquired").time()?;
-    let (id, owner) = (fields.at("id").identifier()?, fields.at("owner").identifier()?);
-    let (owner, closed_for) = match owner {
-        ids if id == CLOSED => (None, ids.split_whitespace().map(str::to_owned).collect()),
-        lost if lost.is_empty() => (None, Vec::new()),
-        owner => (Some(Owner::stored(owner)), Vec::new()),
-    };
-    Some(Holder {
-        id: printable(&id),
-        owner,
-        closed_for,
-        mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
-        client: ClientInfo::from_stored(&fields.at("about").text()?),
-        fence: Fence(fields.at("fence").number()?),
-        acquired,
-        renewed: fields.at("renewed").time()?,
-        deadline: fields.at("deadline").time()?,
-        state: match fields.at("status").text()?.as_str() {
-            "" => HoldState::Held,
-            status => variant(status)?,
-        },
-        waited: waited(&fields.at("since").text()?, acquired),
-        slot: fields.at("slot").text()?.parse().ok(),
-    })
-}
-
-fn waiter(reply: Value) -> Option<Waiter> {
-    let mut fields = Fields::named(reply, WAITER)?;
-    Some(Waiter {
-        id: printable(&fields.at("id").identifier()?),
-        mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
-        client: ClientInfo::from_stored(&fields.at("about").text()?),
-        since: fields.at("since").time()?,
-        next: !fields.at("next").text()?.is_empty(),
-    })
-}
-
-/// How long a holder waited for its grant; `None` if the time of its first request is unknown.
-fn waited(since: &str, acquired: ServerTime) -> Option<Duration> {
-    since.parse().ok().map(|since| acquired.since(ServerTime(since)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_comments_of_a_script_name_the_fields_of_its_reply() {
-        let script = include_str!("../../../lua/view.lua").replace("\n--     ", " ");
-        let named = script.split("--   { ").skip(1).filter_map(|rest| rest.split_once(" }"));
-        let named: Vec<Vec<&str>> = named.map(|(names, _)| names.split(", ").collect()).collect();
-        assert_eq!(named, [WAITER, HOLDER, VIEW]);
-    }
 }

@@ -34,9 +34,7 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         ("nominated", lock.nominated.iter().map(|token| format!("{token} ")).collect()),
         (
             "newest",
-            shown(
-                newest.map(|it| format!("{} {}\n{}", it.ticket, it.token, it.client.to_stored())),
-            ),
+            shown(newest.map(|it| format!("{} {}{}", it.ticket, it.token, it.client.to_stored()))),
         ),
         ("head", shown(lock.notified.as_ref())),
         ("revoked_up_to", positive(revoked.fence)),
@@ -46,7 +44,8 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         (
             "skipped",
             shown(lock.skipped.as_ref().map(|it| {
-                format!("{}\n{}\n{}\n{}", it.count, it.at.0, it.id, it.client.to_stored())
+                let (count, at, id) = (it.count, it.at.0, &it.id);
+                format!("\nskipped {count}\nat {at}\nid {id}{}", it.client.to_stored())
             })),
         ),
     ];
