@@ -3,6 +3,7 @@
 //! Values in, values out: nothing here knows a clock, a file, a socket or a thread. The drivers are
 //! `store`, `wait` and `supervise`.
 
+mod ask;
 mod back_off;
 mod duration;
 mod failure;
@@ -25,6 +26,7 @@ mod system_call;
 mod user_message;
 pub mod waiter;
 
+pub use ask::{Held, Nomination, Proposal, QuorumOp, Vote};
 pub(crate) use back_off::BackOff;
 pub use duration::{BoundedDuration, Timeout, Ttl, millis, show};
 pub(crate) use duration::{is_duration, show_up};
