@@ -1,5 +1,5 @@
-//! Converts the times in a lock's file between clocks. Each boot of a host has its own clock, and
-//! so may each container that shares the directory.
+//! Converts the times in a lock's file between clocks. Each boot of a host has its own clock. So may
+//! each container that shares the directory, if its boot ID is hidden.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -14,22 +14,32 @@ use crate::rules::model::lock::{DAY, TOO_FAR};
 use crate::rules::{Instant, millis};
 use crate::system::clock::time_of;
 
-/// The name of a clock that runs since boot and cannot be set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Clock(String);
+/// The clock of a boot, which cannot be set.
+#[derive(Clone)]
+pub(super) struct Clock {
+    boot: String,
+    /// How far the time namespace of this process is ahead of that clock, in milliseconds.
+    ahead: i64,
+}
 
 impl Clock {
-    /// Names the clock of this process. Two clocks with the same name show the same time.
     pub(super) fn of_this_process() -> io::Result<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        // A time namespace shifts the clock.
         let offsets = match fs::read_to_string("/proc/self/timens_offsets") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read?,
         };
         let offset = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
-        let offset: Vec<&str> = offset.unwrap_or_default().split_whitespace().collect();
-        Ok(Self(format!("{} {}", boot.trim_end(), offset.join("."))))
+        let offset = offset.unwrap_or_default().split_whitespace();
+        let [seconds, nanos] = [0, 1].map(|part| offset.clone().nth(part)?.parse::<i64>().ok());
+        let millis = |seconds: i64| seconds.saturating_mul(1_000);
+        let ahead = millis(seconds.unwrap_or(0)).saturating_add(nanos.unwrap_or(0) / 1_000_000);
+        Ok(Self { boot: boot.trim_end().to_owned(), ahead })
+    }
+
+    /// How long ago the boot was, in milliseconds.
+    fn since_boot(&self) -> u64 {
+        millis(Instant::now().since_boot()).saturating_add_signed(self.ahead.saturating_neg())
     }
 }
 
@@ -57,7 +67,7 @@ struct Stamp {
 /// readable. Nothing else depends on it, because it may be wrong.
 #[derive(Serialize, Deserialize)]
 struct Epoch {
-    clock: Clock,
+    boot: String,
     /// In milliseconds since the epoch.
     #[serde(deserialize_with = "plausible")]
     start: u64,
@@ -97,16 +107,16 @@ impl Timeline {
     /// Converts the times of a lock to this clock; `None` if one of them is invalid.
     pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Option<Self> {
         let Dates { mut clocks, stamps } = dates;
-        let since_boot = millis(Instant::now().since_boot());
+        let since_boot = clock.since_boot();
         let latest = stamps.iter().map(|stamp| stamp.at).max().max(Some(lock.latest()));
         // A clock that is far behind the others counts as a new one: fencing tokens must grow.
         let is_behind = |start: u64| Some(start.saturating_add(since_boot + DAY / 2)) < latest;
-        let is_own = |epoch: &Epoch| epoch.clock == *clock && !is_behind(epoch.start);
+        let is_own = |epoch: &Epoch| epoch.boot == clock.boot && !is_behind(epoch.start);
         let own = clocks.iter().position(is_own);
         let own = own.unwrap_or_else(|| {
             let wall = millis(time_of(ClockId::Realtime));
             let start = latest.max(Some(wall)).unwrap_or(0).saturating_sub(since_boot);
-            clocks.push(Epoch { clock: clock.clone(), start });
+            clocks.push(Epoch { boot: clock.boot.clone(), start });
             clocks.len() - 1
         });
         let start = clocks.get(own).map_or(0, |epoch| epoch.start);
