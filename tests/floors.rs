@@ -61,6 +61,62 @@ fn every_import_points_down() {
     }
 }
 
+/// The modules of `rules`, from the lowest floor to the highest, whose names the others import from
+/// `rules` itself.
+const RULES: [&str; 22] = [
+    "back_off",
+    "instant",
+    "policy",
+    "user_message",
+    "duration",
+    "failure",
+    "reminders",
+    "lateness",
+    "lease",
+    "system_call",
+    "lock",
+    "loss",
+    "request",
+    "standing",
+    "ask",
+    "retries",
+    "supervisor",
+    "waiter",
+    "model",
+    "renewals",
+    "servers",
+    "quorum",
+];
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+#[test]
+fn every_import_within_the_rules_points_down() {
+    let face = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/rules.rs")).unwrap();
+    let exports = face.split(" use ").skip(1).filter_map(|line| line.split(';').next());
+    let homes: BTreeMap<&str, &str> = exports
+        .flat_map(|line| words(line).map(move |name| (name, words(line).next().unwrap())))
+        .collect();
+    let floor = |name: &str| RULES.iter().position(|room| room == homes.get(name).unwrap_or(&name));
+    for (file, text) in product().filter(|(file, _)| file.starts_with("rules")) {
+        let parts: Vec<&str> = file.iter().map(|part| part.to_str().unwrap()).collect();
+        let room = parts[1].trim_end_matches(".rs");
+        let own = floor(room).unwrap_or_else(|| panic!("{room} is on no floor"));
+        let is_room = parts.len() == 2;
+        let text = if is_room { text.replace("super::", "crate::rules::") } else { text };
+        for used in text.split("crate::rules::").skip(1) {
+            let names = match used.strip_prefix('{') {
+                Some(names) => words(names.split('}').next().unwrap()).collect(),
+                None => Vec::from_iter(words(used).next()),
+            };
+            let above = names.iter().find(|name| floor(name).is_some_and(|floor| floor > own));
+            assert_eq!(above, None, "{} uses what is not below it", file.display());
+        }
+    }
+}
+
 #[test]
 fn what_decides_takes_time_randomness_and_surroundings_as_values() {
     let surroundings = ["now()", "SystemTime", "std::env", "std::fs", "std::io", "std::thread"];

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use crate::rules::{Instant, Ttl};
 
+/// How long a granted lock waits for the waiter to claim it, and a nominated waiter stays nominated,
+/// in milliseconds.
+pub const CLAIM_WINDOW: u64 = 2_000;
+
 /// A lease as its holder counts it: it never lasts longer than by the server's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {

@@ -168,16 +168,9 @@ impl Key {
         &self.text
     }
 
-    /// The hash slot that has it in a cluster: CRC-16/XMODEM of its tag, as in the Redis Cluster
-    /// specification.
-    pub(crate) fn slot(&self) -> u16 {
-        let step = |crc: u16, bit: bool| {
-            let is_set = (crc >> 15 == 1) ^ bit;
-            crc << 1 ^ if is_set { 0x1021 } else { 0 }
-        };
-        let tag = tag(&self.text).unwrap_or(&self.text);
-        let bits = tag.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
-        bits.fold(0, step) % 16_384
+    /// The part that determines its slot in a cluster.
+    pub(crate) fn tag(&self) -> &str {
+        tag(&self.text).unwrap_or(&self.text)
     }
 
     /// The keys of all locks under a prefix, as a pattern of Redis.
@@ -381,12 +374,6 @@ mod tests {
             assert_eq!(nearest(slip), Some("deploy:prod"));
         }
         assert_eq!((nearest("M"), nearest("backup"), nearest("deploy")), (None, None, None));
-    }
-
-    #[test]
-    fn a_key_has_the_hash_slot_that_redis_gives_it() {
-        let slot = |key: &str| Key { text: key.into(), prefix: 0 }.slot();
-        assert_eq!((slot("123456789"), slot("foo"), slot("a{foo}b")), (12_739, 12_182, 12_182));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! collects the votes.
 
 pub mod acquisition;
-mod ask;
 mod listing;
 mod majority;
 mod member_state;
@@ -12,10 +11,10 @@ mod removal;
 mod renewal;
 mod votes;
 
+pub use super::ask::{Held, Nomination, Proposal, QuorumOp, Vote};
 pub use acquisition::{
     Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Outgoing,
 };
-pub use ask::{Held, Nomination, Proposal, QuorumOp, Vote};
 pub(crate) use listing::merge_listings;
 pub(crate) use majority::grace_until;
 pub use majority::majority;

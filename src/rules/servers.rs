@@ -12,6 +12,12 @@ pub use findings::{CERTIFICATE_ENDS_SOON, Finding, all, evicts_locks, findings};
 
 use super::{Instant, Ttl, UserMessage};
 
+/// How many of `servers` servers a hold needs, as in Redlock. Any two holds that exclude each other,
+/// or have the same slot, then meet on at least one server.
+pub fn majority(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {

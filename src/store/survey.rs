@@ -12,7 +12,7 @@ use super::denial;
 use super::local::{Directory, Local, hazards};
 use super::location::{Location, Sentinels};
 use super::quorum::PROMOTED;
-use super::server::cluster::masters_in;
+use super::server::cluster::{masters_in, slot_of};
 use super::server::scripts::keys;
 use super::server::{Node, Probe, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Limit};
@@ -386,7 +386,7 @@ fn free_key(settings: &ClientSettings, slots: &[Slots]) -> Option<Key> {
             None => Some(Key::new(prefix, &name.parse().ok()?)),
         }
     };
-    let serves = |key: &Key| slots.iter().any(|slots| slots.contains(&key.slot()));
+    let serves = |key: &Key| slots.iter().any(|slots| slots.contains(&slot_of(key)));
     let tries = if settings.beside.is_some() { 1 } else { NAMES };
     std::iter::repeat_with(key).take(tries).flatten().find(serves)
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::lease::renewal_interval;
-use crate::rules::model::lock::CLAIM_WINDOW;
+use crate::rules::lease::{CLAIM_WINDOW, renewal_interval};
 use crate::rules::{
     ClientInfo, Ending, Fence, HistoryEntry, Mode, Owner, Record, Skipped, Slot, millis, show,
     variant,

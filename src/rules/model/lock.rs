@@ -4,14 +4,12 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::rules::lease::CLAIM_WINDOW;
 use crate::rules::lock::stored;
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Mode, Operator, Owner, Skipped, Slot,
+    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Mode, Nomination, Operator, Owner, Skipped,
+    Slot,
 };
-
-/// How long a granted lock waits for the waiter to claim it, and a nominated waiter stays nominated,
-/// in milliseconds.
-pub const CLAIM_WINDOW: u64 = 2_000;
 
 /// A day, in milliseconds.
 pub const DAY: u64 = 24 * 3_600 * 1_000;
@@ -205,17 +203,6 @@ pub enum Message {
     Nominated(Nomination),
     /// The waiter has another reason to ask again.
     Look,
-}
-
-/// What one of several servers tells a request that it nominates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Nomination {
-    /// The fencing token that the server would give.
-    pub fence: Fence,
-    /// The position in the queue, from 1. All before it are nominated too.
-    pub position: u64,
-    /// The numbers of the slots that are taken there, in order.
-    pub taken: Vec<Slot>,
 }
 
 impl QueueEntry {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::lock::{CLAIM_WINDOW, Origin, QueueEntry};
 use super::transaction::Transaction;
-use crate::rules::quorum::{Proposal, QuorumOp, Vote};
-use crate::rules::{Mode, Request, Ticket, Verdict, millis};
+use crate::rules::{Mode, Proposal, QuorumOp, Request, Ticket, Verdict, Vote, millis};
 
 /// The position of a request in the queue.
 pub struct QueuePosition {

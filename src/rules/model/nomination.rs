@@ -1,8 +1,8 @@
 //! Nomination: which waiters of several servers may have the lock now.
 
-use super::lock::{CLAIM_WINDOW, Message, Nomination};
+use super::lock::{CLAIM_WINDOW, Message};
 use super::transaction::Transaction;
-use crate::rules::Fence;
+use crate::rules::{Fence, Nomination};
 
 impl Transaction<'_> {
     /// On one of several servers, a waiter is not granted the lock but nominated: it may now

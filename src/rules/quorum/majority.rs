@@ -28,17 +28,11 @@
 
 use std::time::Duration;
 
-use crate::rules::quorum::Held;
-use crate::rules::{Answer, Instant, Reason};
+pub use crate::rules::servers::majority;
+use crate::rules::{Answer, Held, Instant, Reason};
 
 /// How long the other servers are awaited at least after a majority has answered.
 const GRACE: Duration = Duration::from_millis(10);
-
-/// How many of `servers` servers a hold needs, as in Redlock. Any two holds that exclude each other,
-/// or have the same slot, then meet on at least one server.
-pub fn majority(servers: usize) -> usize {
-    servers / 2 + 1
-}
 
 /// How many servers are so many that the others are not a majority. If a majority has confirmed a
 /// release, fewer have missed it.

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Facts, Replica, Role, Server, Survey};
-use crate::rules::quorum::majority;
+use super::{Facts, Replica, Role, Server, Survey, majority};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{UserMessage, show, show_up};
 

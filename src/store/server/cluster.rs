@@ -11,10 +11,23 @@ use super::refusal::{Redirection, Refusal};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::{BackOff, Failure, Instant};
+use crate::rules::{BackOff, Failure, Instant, Key};
 use crate::store::Interrupt;
 use crate::store::blocking::pause;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16_384;
+
+/// The hash slot of a key: CRC-16/XMODEM of its tag, as in the Redis Cluster specification.
+pub(in crate::store) fn slot_of(key: &Key) -> u16 {
+    let step = |crc: u16, bit: bool| {
+        let is_set = (crc >> 15 == 1) ^ bit;
+        crc << 1 ^ if is_set { 0x1021 } else { 0 }
+    };
+    let bits = key.tag().bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
+    bits.fold(0, step) % SLOTS
+}
 
 /// How many redirections in a row are followed before they count as a loop.
 const MAX_REDIRECTIONS: u32 = 8;
@@ -253,5 +266,18 @@ impl Topology for Cluster {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
         diagnostics.extend(self.nodes.iter_mut().flat_map(Node::take_diagnostics));
         diagnostics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_hash_slot_that_redis_gives_it() {
+        let key = |name: &str| Key::new(&"".parse().unwrap(), &name.parse().unwrap());
+        let tagged = Key::new(&"a{foo}b".parse().unwrap(), &"L".parse().unwrap());
+        let slots = [&key("123456789"), &key("foo"), &tagged].map(slot_of);
+        assert_eq!(slots, [12_739, 12_182, 12_182]);
     }
 }

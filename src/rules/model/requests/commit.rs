@@ -3,8 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 
 use crate::rules::model::transaction::Transaction;
-use crate::rules::quorum::{Held, Vote};
-use crate::rules::{Ending, Fence, Request, Verdict};
+use crate::rules::{Ending, Fence, Held, Request, Verdict, Vote};
 
 impl Transaction<'_> {
     /// Asks for this hold, if the server nominates the caller. Without a ticket, it restores the

@@ -3,8 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 
 use crate::rules::model::transaction::Transaction;
-use crate::rules::quorum::Vote;
-use crate::rules::{HoldState, Request};
+use crate::rules::{HoldState, Request, Vote};
 
 impl Transaction<'_> {
     /// Asks for a place with the ticket on which the servers agreed; 0 to propose one.

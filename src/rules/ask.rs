@@ -1,9 +1,9 @@
-//! What a member of a quorum is asked, and what it answers.
+//! What a member of a quorum is asked, and what it answers: the words that the model and the quorum
+//! have in common.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-pub use crate::rules::model::lock::Nomination;
 use crate::rules::{Fence, Slot, Ticket, Verdict, View};
 
 /// What a request asks of one of several servers, none of which grants the lock by itself.
@@ -37,6 +37,17 @@ pub struct Proposal {
     /// Whether older requests with agreed tickets keep it out. Only for a request that does not
     /// wait.
     pub kept_out: bool,
+}
+
+/// What one of several servers tells a request that it nominates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nomination {
+    /// The fencing token that the server would give.
+    pub fence: Fence,
+    /// The position in the queue, from 1. All before it are nominated too.
+    pub position: u64,
+    /// The numbers of the slots that are taken there, in order.
+    pub taken: Vec<Slot>,
 }
 
 /// What a member answers to a `QuorumOp`: a place, to continue with, or a verdict.
