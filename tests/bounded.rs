@@ -1,6 +1,6 @@
 //! No call keeps a server busy for long. What one call leaves undone, later calls do.
 
-use crate::support::{self, Finished, Server, acquire, run};
+use crate::support::{self, Finished, Server, acquire, run, side_key};
 
 /// How many may expire together.
 const MANY: &str = "20000";
@@ -46,7 +46,8 @@ fn server() -> Server {
 }
 
 fn prepare(server: &Server, script: &str, arguments: &[&str]) {
-    let keys = ["rlock:L", "{rlock:L}?1holds", "{rlock:L}?1state", "{rlock:L}?1queue"];
+    let [holds, state, queue] = ["holds", "state", "queue"].map(|what| side_key("L", what));
+    let keys = ["rlock:L", &holds, &state, &queue];
     let script = format!("{}{script}", support::DETAILS);
     server.cli(&[&["EVAL", &script, "4"][..], &keys, arguments].concat());
     server.cli(&["CONFIG", "RESETSTAT"]);
@@ -95,10 +96,10 @@ fn no_call_takes_long_when_many_holds_or_waiters_end_together() {
     let [dead, waiting] = [("5", MANY), (LATER, "2")].map(|it| (WAITERS, [it.1, it.0, ""]));
     // What is stored, a command, its status, and what is stored after it.
     for (stored, line, status, question, answer) in [
-        (&[expired][..], "exec -n L true", 0, "HLEN {rlock:L}?1state", "2"),
+        (&[expired][..], "exec -n L true", 0, &*format!("HLEN {}", side_key("L", "state")), "2"),
         (&[expired, waiting], "exec -n L true", 75, "GETRANGE rlock:L 0 7", "w0000001"),
         (&[expired, one_left], "exec -n L true", 75, "GETRANGE rlock:L 0 7", "10000001"),
-        (&[dead], "exec -n L true", 0, "EXISTS {rlock:L}?1queue", "0"),
+        (&[dead], "exec -n L true", 0, &*format!("EXISTS {}", side_key("L", "queue")), "0"),
         (&[held], "release --force --now L", 0, "EXISTS rlock:L", "0"),
         (&[(HOLDS, [MANY, "600000", "cooling"])], "release --force L", 0, "EXISTS rlock:L", "0"),
     ] {
@@ -212,7 +213,7 @@ fn scores_that_another_client_wrote_hold_nobody_up() {
         (0..).zip(["inf", "-inf", "1e300", "-1e300", "9e15", "4000000000000.5", "-0.5"])
     {
         let name = format!("L{number}");
-        let key = |what: &str| format!("{{rlock:{name}}}?1{what}");
+        let key = |what: &str| side_key(&name, what);
         let write = |what: &str, member: &str| server.cli(&["ZADD", &key(what), score, member]);
         // Of a holder that has ended, a waiter, and marks.
         write("holds", &acquire(&server, &["--ttl", "1s"], &name));

@@ -13,7 +13,7 @@ use crate::support::proxy::Proxy;
 use crate::support::server::{free_port, options_of_a_replica};
 use crate::support::{
     self, Client, Finished, Running, Server, acquire, at, binary, holder, is_gone, rlock, run,
-    until, waiter,
+    side_key, until, waiter,
 };
 
 /// A token that holds nothing.
@@ -557,7 +557,7 @@ fn each_documented_permission_is_needed_and_a_missing_one_is_named_with_78() {
     each_is_needed(&rule("ci", &["+hscan"]), |rule| {
         server.cli(&["FLUSHALL"]);
         // As many as the history keeps.
-        server.cli(&[&["RPUSH", "{rlock:L}?1history"][..], &["x"; 16]].concat());
+        server.cli(&[&["RPUSH", &side_key("L", "history")][..], &["x"; 16]].concat());
         denied(&server, rule, &everything)
     });
     // They also suffice to hand a lock over.
@@ -772,7 +772,7 @@ fn a_key_of_another_type_is_refused_and_left_alone() {
 fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
     let server = Server::start();
     let spoil = |side: &str| {
-        let key = format!("{{rlock:L}}?1{side}");
+        let key = side_key("L", side);
         server.cli(&["DEL", &key]);
         server.cli(&["SET", &key, "theirs"]);
     };

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{self, Finished, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::{
+    self, Finished, Running, Server, acquire, holder, run, side_key, until, waiter,
+};
 
 #[test]
 fn fifty_processes_increment_a_counter_without_lost_updates() {
@@ -98,14 +100,14 @@ fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
 fn a_corrupted_fencing_token_is_replaced_or_rejected_with_a_reason() {
     let server = Server::start();
     for spoilt in ["abc", "-1"] {
-        server.cli(&["HSET", "{rlock:L}?1state", "fence", spoilt]);
+        server.cli(&["HSET", &side_key("L", "state"), "fence", spoilt]);
         let fence = fence(&server);
         assert!((1_700_000_000_000_000..1 << 53).contains(&fence), "{spoilt}: {fence}");
     }
     let seconds: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse().unwrap();
     let next_week = (seconds + 7 * 24 * 3_600) * 1_000_000;
     for ahead in ["inf", &next_week.to_string()] {
-        server.cli(&["HSET", "{rlock:L}?1state", "fence", ahead]);
+        server.cli(&["HSET", &side_key("L", "state"), "fence", ahead]);
         server.run("exec -n L true").exits(78).says("ahead of the server's clock");
     }
 }
@@ -117,11 +119,11 @@ fn a_released_token_is_remembered_among_any_number_of_others() {
     let fill = "for i = 1, 1000 do
         redis.call('ZADD', KEYS[1], redis.call('TIME')[1] * 1000 + 600000000, i)
     end";
-    server.cli(&["EVAL", fill, "1", "{rlock:L}?1tombstones"]);
+    server.cli(&["EVAL", fill, "1", &side_key("L", "tombstones")]);
     let token = acquire(&server, &[], "L");
     server.run(&format!("release L {token}")).exits(0);
-    assert!(!server.cli(&["ZSCORE", "{rlock:L}?1tombstones", &token]).is_empty());
-    assert_eq!(server.cli(&["ZCARD", "{rlock:L}?1tombstones"]), "1000");
+    assert!(!server.cli(&["ZSCORE", &side_key("L", "tombstones"), &token]).is_empty());
+    assert_eq!(server.cli(&["ZCARD", &side_key("L", "tombstones")]), "1000");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::pty::Terminal;
 use crate::support::{
-    self, Client, Finished, Running, Server, acquire, at, holder, run, until, waiter,
+    self, Client, Finished, Running, Server, acquire, at, holder, run, side_key, until, waiter,
 };
 use serde_json::{Value, json};
 
@@ -232,7 +232,7 @@ fn a_skipped_run_costs_one_request_and_leaves_nothing_that_does_not_expire() {
     server.cli(&["CONFIG", "RESETSTAT"]);
     assert_eq!(busy(), 75);
     assert_eq!(server.calls_of("evalsha"), 1);
-    let left: u64 = server.cli(&["PTTL", "{rlock:L}?1state"]).parse().unwrap();
+    let left: u64 = server.cli(&["PTTL", &side_key("L", "state")]).parse().unwrap();
     assert!(left > 80_000_000, "{left}");
     assert_eq!(server.inspect("L")["skipped"]["count"], 2);
     // Without memory to record it, the client still learns that the lock is busy.
@@ -534,8 +534,7 @@ fn numbers_are_whole_even_if_lists_are_not() {
             for number = 1, KEYS[2] == 'queue' and 2 or 0 do
               redis.call('ZADD', KEYS[1], known[2], '!' .. number)
             end";
-        let (script, side) =
-            (support::DETAILS.to_owned() + script, |it| format!("{{rlock:{name}}}?1{it}"));
+        let (script, side) = (support::DETAILS.to_owned() + script, |it| side_key(name, it));
         server.cli(&["EVAL", &script, "3", &side(of), of, &side("state"), count]);
     };
     for (name, holders, waiters) in [("A", "110", "120"), ("L", "1019", "1150")] {
@@ -667,7 +666,8 @@ fn text_from_other_clients_cannot_control_a_terminal() {
         redis.call('ZADD', KEYS[2], ARGV[1] + 60000, token)
         redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'exclusive', 'fence', 1, 'generation', 'l')";
     let forge = format!("{}{forge}", support::DETAILS);
-    let keys = ["rlock:L", "{rlock:L}?1holds", "{rlock:L}?1state"];
+    let [holds, state] = ["holds", "state"].map(|what| side_key("L", what));
+    let keys = ["rlock:L", &holds, &state];
     let now = server.cli(&["TIME"]).lines().next().unwrap().to_owned() + "000";
     server.cli(&[&["EVAL", &forge, "3"], &keys[..], &[&now]].concat());
     let is_unsafe = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';

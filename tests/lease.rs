@@ -12,7 +12,7 @@ use crate::support::proxy::Proxy;
 use crate::support::trace::Paused;
 use crate::support::{
     self, Client, Finished, LongerWait, READY, Running, Server, acquire, at, holder, is_gone,
-    quorum, rlock, run, until,
+    quorum, rlock, run, side_key, until,
 };
 
 #[test]
@@ -443,7 +443,7 @@ fn everything_but_the_guard_expires_by_itself_too() {
     // A free lock keeps its ended tokens for a minute, and its fence and history for a day.
     let day = 24 * 3600 * 1000;
     for (key, kept) in [("tombstones", 60_000), ("state", day), ("history", day)] {
-        let left = server.cli_number(&["PTTL", &format!("{{rlock:L}}?1{key}")]);
+        let left = server.cli_number(&["PTTL", &side_key("L", key)]);
         assert!((kept - 60_000..=kept + 60_000).contains(&left), "{key}: {left}");
     }
 }

@@ -8,7 +8,7 @@ use crate::support::endpoint::{Endpoint, Old};
 use crate::support::proxy::Proxy;
 use crate::support::quorum::{at, at_urls, grow_old, servers};
 use crate::support::server::options_of_a_replica;
-use crate::support::{Client, Finished, Server, until};
+use crate::support::{Client, Finished, Server, side_key, until};
 
 const MARK: &str = "{rlock:}?1promoted";
 
@@ -115,7 +115,7 @@ fn a_promotion_on_an_open_connection_is_noticed_at_the_next_vote() {
     let client = client.with("RLOCK_TTL", "6s");
     let holder = client.holder("L");
     let waiter = client.start("exec -v L true").tells("waiting at position");
-    until("it sleeps", || pair[0].cli(&["ZCARD", "{rlock:L}?1queue"]) == "1");
+    until("it sleeps", || pair[0].cli(&["ZCARD", &side_key("L", "queue")]) == "1");
     pair[0].cli(&["REPLICAOF", "127.0.0.1", &pair[1].port().to_string()]);
     promote(&pair[0]);
     holder.finish();

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::acl::{rule, set_up};
 use crate::support::quorum::{at, at_urls, far, having, servers, without};
-use crate::support::{Client, Finished, LongerWait, Running, Server, binary, run, until};
+use crate::support::{Client, Finished, LongerWait, Running, Server, binary, run, side_key, until};
 
 /// Waits for four renewals, which are a third of a lease apart. The holder needs -v.
 fn renew_for_a_lease(holder: &mut Running) {
@@ -218,7 +218,7 @@ fn the_fencing_token_grows_whichever_minority_takes_no_part() {
     for (first, second) in (0..5).flat_map(|first| (0..first).map(move |second| (first, second))) {
         // As if their clocks differed by up to a minute.
         let ahead = (last + 60_000_000).to_string();
-        servers[(first + 2) % 5].cli(&["HSET", "{rlock:L}?1state", "fence", &ahead]);
+        servers[(first + 2) % 5].cli(&["HSET", &side_key("L", "state"), "fence", &ahead]);
         let told = without(&servers, &[first, second]).run("exec L printenv RLOCK_FENCE").exits(0);
         let fence = told.out().parse::<u64>().unwrap();
         assert!(fence > last, "without {first} and {second}: {fence} after {last}");
@@ -317,7 +317,7 @@ fn one_server_under_several_names_has_one_vote() {
     let localhost = one.tcp_url().replace("127.0.0.1", "localhost");
     let twice = at_urls([localhost, one.tcp_url()].into_iter());
     twice.run("exec L true").exits(78).says("are the same server");
-    assert_eq!(one.cli(&["EXISTS", "{rlock:L}?1history"]), "0", "it was asked");
+    assert_eq!(one.cli(&["EXISTS", &side_key("L", "history")]), "0", "it was asked");
     // The addresses do not show that these are the same server.
     let and = |third: String| at_urls([one.url(), one.tcp_url(), third].into_iter());
     for _ in 0..10 {
@@ -399,7 +399,7 @@ fn a_server_whose_clock_is_far_ahead_has_no_vote() {
     // Without a pause of another server, a majority may have answered before this one does.
     one.signal("STOP");
     let acquire = all.start("acquire L");
-    until("it has answered", || ahead.cli(&["ZCARD", "{rlock:L}?1queue"]) == "1");
+    until("it has answered", || ahead.cli(&["ZCARD", &side_key("L", "queue")]) == "1");
     one.signal("CONT");
     let token = acquire.end().exits(0).says(&warning).out();
     for act in ["renew", "release"] {

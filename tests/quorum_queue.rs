@@ -4,15 +4,17 @@
 use std::process::Command;
 
 use crate::support::quorum::{at, far, servers};
-use crate::support::{Finished, LongerWait, READY, Running, Server, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, Server, run, side_key, until};
 
 fn queued(server: &Server) -> String {
-    server.cli(&["ZCARD", "{rlock:L}?1queue"])
+    server.cli(&["ZCARD", &side_key("L", "queue")])
 }
 
 /// Nothing of the lock is left on a server but marks.
 fn is_clean(server: &Server) -> bool {
-    !server.has("L") && queued(server) == "0" && server.cli(&["ZCARD", "{rlock:L}?1holds"]) == "0"
+    !server.has("L")
+        && queued(server) == "0"
+        && server.cli(&["ZCARD", &side_key("L", "holds")]) == "0"
 }
 
 #[test]
@@ -29,9 +31,9 @@ fn waiters_acquire_the_lock_in_order_of_arrival_but_for_next_and_supersede() {
         // As if the clocks differed by up to two hours.
         for (server, hours) in servers.iter().zip(0..) {
             let ticket =
-                server.cli(&["HGET", "{rlock:L}?1state", "ticket"]).parse::<u64>().unwrap();
+                server.cli(&["HGET", &side_key("L", "state"), "ticket"]).parse::<u64>().unwrap();
             let ahead = (ticket + hours * 3_600_000_000).to_string();
-            server.cli(&["HSET", "{rlock:L}?1state", "ticket", &ahead]);
+            server.cli(&["HSET", &side_key("L", "state"), "ticket", &ahead]);
         }
         waiters.extend(["2", "3"].map(|word| queue("L", word)));
         let older = queue("--supersede L", "older");

@@ -7,7 +7,7 @@ use crate::support::acl::{rule, set_up};
 use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;
 use crate::support::server::free_port;
-use crate::support::{Client, Finished, LongerWait, until};
+use crate::support::{Client, Finished, LongerWait, side_key, until};
 
 /// The options with which a lock survives a failover that begins right after the grant.
 const SURE: &str = "--min-replicas 1 --io-timeout 4s";
@@ -236,7 +236,7 @@ fn a_holder_keeps_its_lock_when_the_master_freezes_and_nobody_uses_the_old_one_l
     service.server(old).signal("STOP");
     service.await_failover(old);
     let new = service.server(service.master_port());
-    let fence = || new.cli(&["HGET", "{rlock:L}?1state", "fence"]);
+    let fence = || new.cli(&["HGET", &side_key("L", "state"), "fence"]);
     let first = fence();
     // The first line may be older than the failover.
     for _ in 0..2 {

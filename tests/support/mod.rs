@@ -43,6 +43,7 @@ use std::sync::LazyLock;
 
 use limit::{Process, Stream, output_of};
 use nix::libc;
+use rlock::rules::{Key, Prefix};
 use serde_json::Value;
 
 /// The tests expect that signals have their usual effect, on them and on what they start, even if
@@ -174,9 +175,9 @@ impl Server {
         }
         let questions = [
             format!("GET rlock:{name}"),
-            format!("ZRANGE {{rlock:{name}}}?1holds 0 -1 WITHSCORES"),
-            format!("HGETALL {{rlock:{name}}}?1state"),
-            format!("ZRANGE {{rlock:{name}}}?1queue 0 -1 WITHSCORES"),
+            format!("ZRANGE {} 0 -1 WITHSCORES", side_key(name, "holds")),
+            format!("HGETALL {}", side_key(name, "state")),
+            format!("ZRANGE {} 0 -1 WITHSCORES", side_key(name, "queue")),
         ];
         // The fields of a hash come in any order, and `cli` trims the blank lines of the last one.
         let sorted = |reply: String| {
@@ -191,7 +192,7 @@ impl Server {
     /// The token of the first waiter, which rlock itself shows to nobody.
     pub fn waiters_token(&self, name: &str) -> String {
         if !self.is_local() {
-            return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?1queue"), "0", "0"]);
+            return self.cli(&["ZRANGE", &side_key(name, "queue"), "0", "0"]);
         }
         self.state_of(name)["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
@@ -199,7 +200,7 @@ impl Server {
     /// The list on which a waiter with this token blocks.
     pub fn mailbox(&self, name: &str, token: &str) -> String {
         let hash = self.cli(&["EVAL", "return redis.sha1hex(ARGV[1])", "0", token]);
-        format!("{{rlock:{name}}}?1mail:{hash}")
+        side_key(name, &format!("mail:{hash}"))
     }
 
     /// Makes a lock unreadable.
@@ -207,7 +208,7 @@ impl Server {
         if self.is_local() {
             std::fs::write(self.file_of(name), "x").unwrap();
         } else {
-            let state = format!("{{rlock:{name}}}?1state");
+            let state = side_key(name, "state");
             self.cli(&["DEL", &state]);
             self.cli(&["SET", &state, "x"]);
         }
@@ -447,6 +448,11 @@ pub const DETAILS: &str = concat!(
     "local fields, TOKEN, STATE = {}, '', KEYS[3]\n",
     include_str!("../../lua/details.lua"),
 );
+
+/// The name of a key beside that of a lock.
+pub fn side_key(name: &str, what: &str) -> String {
+    Key::new(&Prefix::default(), &name.parse().unwrap()).side(what)
+}
 
 /// A shell command that prints READY and then waits for a line or the end of stdin.
 pub const READY: &str = "echo READY; read _ || :";

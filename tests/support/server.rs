@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::limit::{Process, output_of, until};
+use super::side_key;
 use tempfile::TempDir;
 
 const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";
@@ -173,7 +174,7 @@ impl Server {
     /// How many waiters of a lock were woken since the last reset of the statistics, before which the
     /// lock was never used. Records in the history use the same command, so they are subtracted.
     pub fn messages_about(&self, name: &str) -> u64 {
-        let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}?1history")]);
+        let records = self.cli_number(&["LLEN", &side_key(name, "history")]);
         assert!(records < 16, "older ones are dropped");
         self.calls_of("rpush") - u64::try_from(records).unwrap()
     }
