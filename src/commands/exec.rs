@@ -31,6 +31,7 @@ pub(super) fn run(
     let policies = Policies::of(&options);
     let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
     if policies.on_unreachable == OnUnreachable::Run {
+        // One attempt tells whether a server answers.
         terms.start_limit = None;
     }
     let mut command = unlocked(options.command);
@@ -126,12 +127,11 @@ fn run_locked(
     let Acquired { lease, connected_in, .. } = acquired;
     let (key, token) = (request.key.clone(), request.token.clone());
     let hold = RenewableHold { key, token, lease, connected_in };
-    let (store, ran) =
+    let (mut store, ran) =
         supervise::run(command, hold, on_loss, store, &mut signals, inherited, report);
     let lease = ran.as_ref().map_or(lease, |completion| completion.lease);
     let (outcome, ends) = (outcome(&ran), lease.deadline());
-    let released =
-        store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
+    let released = release(&mut *store, &request, outcome, ends, &mut signals, report);
     let Completion { exit, lock, was_stopped, late, .. } = ran?;
     let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
@@ -141,25 +141,23 @@ fn run_locked(
         let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
-    match (lock, released, exit, late) {
-        (LockOutcome::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
-            report.warn(format_args!(
-                "the lock {why}, but the command ended before the loss was detected"
-            ));
-            Ok(Exit::Status(exit::LOST))
+    let loss = match (lock, released) {
+        (LockOutcome::Lost, _) if was_stopped => {
+            "lock was lost, and the command was stopped".into()
         }
-        (LockOutcome::Lost, _, _, _) => {
-            report.warn(match was_stopped {
-                true => "the lock was lost, and the command was stopped",
-                false => "the lock was lost, and the command ended without it",
+        (LockOutcome::Lost, _) => "lock was lost, and the command ended without it".into(),
+        (LockOutcome::Kept, Ok(Release::NotHeld(why))) => {
+            format!("lock {why}, but the command ended before the loss was detected")
+        }
+        (LockOutcome::Kept, _) => {
+            return Ok(match (exit, late) {
+                (Exit::Status(exit::OK), Some(signal)) => Exit::Signal(signal as i32),
+                (exit, _) => exit,
             });
-            Ok(Exit::Status(exit::LOST))
         }
-        (LockOutcome::Kept, _, Exit::Status(exit::OK), Some(signal)) => {
-            Ok(Exit::Signal(signal as i32))
-        }
-        (LockOutcome::Kept, _, exit, _) => Ok(exit),
-    }
+    };
+    report.warn(format_args!("the {loss}"));
+    Ok(Exit::Status(exit::LOST))
 }
 
 /// The outcome of the command, for the history of the lock.

@@ -60,8 +60,11 @@ pub(crate) fn run(
     upkeep.renew(store, |problem| watched.warn(report, problem));
     let over = EventLoop::new(&mut watched, &mut upkeep, &mut signals, report, OnLost::Kill).run();
     let (lock, is_released) = (upkeep.lock, upkeep.machine.is_released());
-    let store = upkeep.end().filter(|_| !is_released);
-    (store, over.map(|()| lock).map_err(|error| Error::system("cannot wait for events", error)))
+    let store = upkeep.end();
+    (
+        (!is_released).then_some(store),
+        over.map(|()| lock).map_err(|error| Error::system("cannot wait for events", error)),
+    )
 }
 
 impl Watched {
