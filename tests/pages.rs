@@ -63,3 +63,30 @@ fn every_file_that_a_page_names_exists() {
         }
     }
 }
+
+/// The registry has an `rlock` of other authors.
+#[test]
+fn what_the_pages_install_from_the_registry_is_this_project() {
+    let mut count = 0;
+    for (path, page) in pages() {
+        for line in page.lines().filter(|line| !line.contains("another project")) {
+            for installer in ["cargo install ", "cargo binstall "] {
+                for rest in line.split(installer).skip(1) {
+                    let mut words = rest.split(['`', ' ', '.', ',']);
+                    let name = words.find(|word| !word.is_empty() && !word.starts_with('-'));
+                    assert_eq!(name, Some(env!("CARGO_PKG_NAME")), "{}: {line}", path.display());
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 0, "no page tells how to install it");
+    // What cargo-binstall downloads is what packaging/pack makes.
+    let manifest = include_str!("../Cargo.toml");
+    let tarball = "/rlock-{ version }-{ target-arch }-linux.tar.gz\"";
+    assert!(manifest.contains(tarball), "{manifest}");
+    let pack = include_str!("../packaging/pack");
+    assert!(pack.contains("name=rlock-$version-$machine-linux\n"), "{pack}");
+    // The packages of distributions have the name of the program.
+    assert_eq!(manifest.matches("\nname = \"rlock\"\n").count(), 4, "deb, rpm, program, library");
+}
