@@ -164,6 +164,9 @@ impl CommonArgs {
 #[group(skip)]
 pub struct LockArgs {
     /// Name of the lock, at most 200 bytes
+    ///
+    /// It must not contain white space, control or invisible characters, ://, or any of
+    /// { } * ? [ ] \.
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
     /// Let the lease expire DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]

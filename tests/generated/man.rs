@@ -50,13 +50,19 @@ impl Page<'_> {
             page += &format!(".SH FINDINGS\n{}{}", filled(manual::FINDINGS), list(&findings));
         }
         page += &format!(".SH \"EXIT STATUS\"\n{}", list(&self.statuses()));
-        page += &format!(".SH ENVIRONMENT\n{}", list(&self.environment()));
-        page += &format!(".SH FILES\n{}", list(manual::FILES));
-        page += &format!(".SH EXAMPLES\n.EX\n{}\n.EE\n", escaped(&self.after_options().1));
-        if self.subcommand().is_none() {
-            page += &format!(".SH DIAGNOSTICS\n{}", paragraphs(manual::DIAGNOSTICS));
-        }
-        page += &format!(".SH SECURITY\n{}", paragraphs(manual::SECURITY));
+        let examples = escaped(&self.after_options().1);
+        let examples = format!(".SH EXAMPLES\n.EX\n{examples}\n.EE\n");
+        // What concerns all subcommands is on one page.
+        page += &match self.subcommand() {
+            None => format!(
+                ".SH ENVIRONMENT\n{}.SH FILES\n{}{examples}.SH DIAGNOSTICS\n{}.SH SECURITY\n{}",
+                list(&self.environment()),
+                list(manual::FILES),
+                paragraphs(manual::DIAGNOSTICS),
+                paragraphs(manual::SECURITY),
+            ),
+            Some(_) => format!("{examples}.SH ENVIRONMENT\n{}", filled(manual::ELSEWHERE)),
+        };
         page + &format!(".SH \"SEE ALSO\"\n{}\n", self.see_also())
     }
 
@@ -139,9 +145,8 @@ impl Page<'_> {
 
     fn environment(&self) -> Vec<(String, String)> {
         let entries = manual::ENVIRONMENT.iter();
-        let entries = entries.filter(|(of, ..)| self.is_about(of));
         let mut entries: Vec<(String, String)> =
-            entries.map(|(_, names, text)| ((*names).into(), (*text).into())).collect();
+            entries.map(|(names, text)| ((*names).into(), (*text).into())).collect();
         let is_there =
             |variable: &String| entries.iter().any(|(names, _)| names.contains(variable));
         let defaults: Vec<String> =
@@ -153,8 +158,11 @@ impl Page<'_> {
 
     /// The variables that the help of an option names as its default.
     fn defaults(&self) -> Vec<String> {
-        let commands = [self.command].into_iter().chain(self.command.get_subcommands());
-        let help = commands.flat_map(Command::get_arguments).filter_map(Arg::get_help);
+        let help = self
+            .command
+            .get_subcommands()
+            .flat_map(Command::get_arguments)
+            .filter_map(Arg::get_help);
         let mut variables = Vec::new();
         for help in help.map(ToString::to_string) {
             let Some((_, rest)) = help.split_once("[env: ") else { continue };
