@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::errors::{MISTAKES, shows_no_secret};
+use crate::errors::{MISTAKES, rows, shows_no_secret};
 use crate::support::{
     Finished, READY, Running, Server, acquire, also_on_local, binary, holder, rlock, run, until,
     waiter,
@@ -297,7 +297,7 @@ fn what_is_said_about_a_command_line_touches_no_lock() {
     acquire(&server, &[], "L");
     let (before, keys) = (server.stored("L"), server.cli(&["DBSIZE"]));
     let mut typed = 0;
-    for (_, answer) in MISTAKES {
+    for (_, answer) in rows(MISTAKES) {
         // The others have another placeholder.
         if let Some((_, command)) = answer.split_once("run rlock ") {
             let command = format!("rlock {}", command.replace("NAME", "L"));
