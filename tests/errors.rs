@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::acl::{rule, set_up};
 use crate::support::proxy::Proxy;
-use crate::support::server::{free_port, options_of_a_replica};
+use crate::support::server::free_port;
 use crate::support::{
     self, Client, Finished, Running, Server, acquire, at, binary, holder, is_gone, rlock, run,
     until, waiter,
@@ -572,11 +572,10 @@ fn a_server_of_another_kind_or_without_a_command_is_an_error_that_says_what_to_u
 /// A master, and a replica that is connected to it.
 pub(crate) fn replicated() -> (Server, Server) {
     let master = Server::on_tcp(&[]);
-    let options = options_of_a_replica(master.port());
-    let replica = Server::on_tcp(&options.iter().map(String::as_str).collect::<Vec<_>>());
-    let is = |server: &Server, state| server.cli(&["INFO", "replication"]).contains(state);
+    let replica = Server::on_tcp(&[]);
+    replica.follows(master.port());
     until("they are connected", || {
-        is(&master, "state=online") && is(&replica, "master_link_status:up")
+        master.reports("state=online") && replica.reports("master_link_status:up")
     });
     (master, replica)
 }

@@ -372,7 +372,7 @@ fn what_inspect_cannot_see_is_an_error_and_not_a_list_without_locks() {
         blind.run(line).exits(0).says("so rlock cannot tell whether its master is missing");
     }
     master.kill();
-    until("it has noticed", || replica.cli(&["INFO", "replication"]).contains("_status:down"));
+    until("it has noticed", || replica.reports("_status:down"));
     let told = "is a replica that has lost its master; restore the master, or use its address";
     for serves_stale_data in ["yes", "no"] {
         replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", serves_stale_data]);

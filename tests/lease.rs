@@ -428,9 +428,8 @@ fn everything_but_the_guard_expires_by_itself_too() {
     let first = holder(&server, &[], "L");
     let second = support::waiter(&server, &[], "L", "");
     // No process is left to read its message.
-    second.signal("KILL");
-    second.end();
-    until("it is gone", || server.cli(&["INFO", "clients"]).contains("blocked_clients:0"));
+    second.ends_by("KILL");
+    until("it is gone", || server.reports("blocked_clients:0"));
     first.finish();
     let third = support::waiter(&server, &[], "L", "");
     let keys = server.cli(&["KEYS", "*"]);

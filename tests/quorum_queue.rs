@@ -87,7 +87,7 @@ fn a_frozen_minority_delays_no_command_and_executes_its_requests_on_resuming() {
     longer.is_not_over();
     servers[2].signal("CONT");
     until("the thawed server has carried out all that it was sent", || is_clean(&servers[2]));
-    assert!(servers[2].cli(&["INFO", "stats"]).contains("\nexpired_keys:0"));
+    assert!(servers[2].reports("\nexpired_keys:0"));
 }
 
 #[test]

@@ -427,6 +427,13 @@ impl Running {
         send_signal(self.pid(), signal);
     }
 
+    /// Sends a signal and waits for the end.
+    #[track_caller]
+    pub fn ends_by(self, signal: &str) -> Output {
+        self.signal(signal);
+        self.end()
+    }
+
     /// Closes stdin and waits for the end.
     #[track_caller]
     pub fn finish(mut self) -> Output {
@@ -524,9 +531,7 @@ impl Server {
     /// Waits until L is renewed.
     #[track_caller]
     pub fn is_renewed(&self) {
-        let renewed = || self.inspect("L")["holders"][0]["renewed_at"].clone();
-        let before = renewed();
-        until("it is renewed", || renewed() != before && renewed().is_string());
+        Client::of(self.url()).sees_a_renewal();
     }
 }
 
