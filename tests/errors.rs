@@ -12,8 +12,8 @@ use crate::support::acl::{rule, set_up};
 use crate::support::proxy::Proxy;
 use crate::support::server::free_port;
 use crate::support::{
-    self, Client, Finished, Running, Server, acquire, at, binary, holder, is_gone, rlock, run,
-    until, waiter,
+    self, Client, Finished, Running, Server, acquire, acquired, at, binary, holder, is_gone, rlock,
+    run, until, waiter,
 };
 
 /// A token that holds nothing.
@@ -608,7 +608,7 @@ fn each_database_has_its_own_locks_and_a_missing_one_changes_nothing() {
 }
 
 #[test]
-fn a_server_out_of_memory_causes_69_and_still_shows_revokes_and_releases_locks() {
+fn a_server_out_of_memory_causes_69_and_still_shows_renews_revokes_and_releases_locks() {
     let server = Server::start();
     let kept = acquire(&server, &["--at-least", "20s"], "kept");
     acquire(&server, &["--ttl", "2s"], "held");
@@ -617,7 +617,9 @@ fn a_server_out_of_memory_causes_69_and_still_shows_revokes_and_releases_locks()
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     fails(&mut server.rlock(["exec", "L", "true"]), 69, &["out of memory", "maxmemory"]);
     server.run("inspect kept").exits(0).shows(&kept[..8]);
-    server.run(&format!("release kept {kept}")).exits(0);
+    for act in ["renew", "release"] {
+        server.run(&format!("{act} kept {kept}")).exits(0);
+    }
     server.run("release --force held").exits(0);
     server.run("release --force --now dead").exits(0);
     next.end().prints("ENTERED next");
@@ -630,13 +632,16 @@ fn a_server_with_too_many_clients_is_named_with_its_remedy_whatever_else_was_sen
     other.write_all(b"PING\r\n").unwrap();
     other.read_exact(&mut [0]).unwrap();
     let (tcp, unix) = (server.tcp_url(), server.url());
+    let told = ["has too many clients", "; raise maxclients there"];
     for url in [&*tcp, &unix, &format!("{tcp} {unix}?db=1")] {
         for line in ["exec L true", "acquire -n --min-replicas 1 L", "inspect"] {
-            let mut command = at(url, line);
-            let told = ["has too many clients", "; raise maxclients there"];
-            fails(command.env("RLOCK_PASSWORD", "s3cret"), 69, &told);
+            fails(at(url, line).env("RLOCK_PASSWORD", "s3cret"), 69, &told);
         }
     }
+    // Nothing listens on port 1, which shows sooner.
+    let cluster = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", server.port());
+    let mut unlocked = at(&cluster, "exec -n --on-unreachable run L echo RUNS");
+    fails(unlocked.env("RLOCK_PASSWORD", "s3cret"), 69, &told[..1]);
 }
 
 #[test]
@@ -829,14 +834,12 @@ fn a_request_that_a_frozen_server_executes_late_leaves_no_lock() {
 
 #[test]
 fn an_abandoned_forced_release_revokes_nothing_later() {
-    let server = Server::start();
-    let token = acquire(&server, &["--ttl", "1h"], "L");
+    let (server, token) = acquired(&["--ttl", "1h"]);
     for now in ["", "--now"] {
         server.signal("STOP");
         let force = format!("release --io-timeout 200ms --force {now} L");
         let force = Running::start(&mut at(&server.url(), &force)).tells("not revoked yet: ");
-        force.signal("TERM");
-        assert_eq!(force.end().status.signal(), Some(15));
+        assert_eq!(force.ends_by("TERM").status.signal(), Some(15));
         server.signal("CONT");
         server.run(&format!("renew L {token}")).exits(0);
     }

@@ -105,18 +105,6 @@ fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
 }
 
 #[test]
-fn a_dead_waiter_at_the_head_is_skipped() {
-    let servers = servers(3);
-    let all = at(&servers);
-    let first = all.holder("L");
-    let mut dead = all.waiter("L");
-    let next = all.waiter("L");
-    dead.process.kill();
-    first.finish().exits(0);
-    next.end().exits(0).prints("ENTERED");
-}
-
-#[test]
 fn readers_acquire_together_as_do_holders_of_slots_and_an_owner_reenters_its_lock() {
     let servers = servers(3);
     let all = at(&servers);
@@ -148,8 +136,7 @@ fn who_gives_up_or_is_refused_leaves_every_queue() {
     let first = all.holder("L");
     all.run("exec -w 300ms L true").exits(75);
     let patient = all.waiter("L");
-    patient.signal("TERM");
-    assert!(patient.end().status.code().is_none());
+    assert!(patient.ends_by("TERM").status.code().is_none());
     until("all queues are empty", are_empty);
     first.finish();
 
