@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{self, Finished, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::{
+    self, Finished, Running, Server, acquire, acquired, held, holder, run, until, waiter,
+};
 
 #[test]
 fn fifty_processes_increment_a_counter_without_lost_updates() {
@@ -46,8 +48,7 @@ fn waiters_acquire_the_lock_in_order_of_arrival_with_two_messages_for_each() {
 
 #[test]
 fn a_newcomer_does_not_barge_past_a_waiter() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let patient = waiter(&server, &[], "L", "patient");
     // A stopped waiter cannot claim its grant, so the lock stays between two holders.
     patient.signal("STOP");
@@ -142,8 +143,7 @@ fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
 
 #[test]
 fn a_hold_that_is_released_after_a_loss_of_data_keeps_no_waiter_out() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "1h"], "L");
+    let (server, first) = held(&["--ttl", "1h"]);
     let second = waiter(&server, &["--ttl", "1500ms"], "L", "second");
     server.forget_all();
     first.finish();
@@ -187,8 +187,7 @@ fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
 #[test]
 fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
     for newcomer in [false, true] {
-        let server = Server::start();
-        let mut first = holder(&server, &["--ttl", "9s", "--on-lost", "continue"], "L");
+        let (server, mut first) = held(&["--ttl", "9s", "--on-lost", "continue"]);
         let fence = server.fence("L");
         let second = waiter(&server, &["--ttl", "1500ms"], "L", "second");
         server.forget_all();
@@ -212,8 +211,7 @@ fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
 
 #[test]
 fn waiters_tell_a_server_with_old_data_about_newer_holders() {
-    let mut server = Server::start();
-    let old = acquire(&server, &["--ttl", "2s"], "L");
+    let (mut server, old) = acquired(&["--ttl", "2s"]);
     server.cli(&["SAVE"]);
     run(&mut server.rlock(["release", "L", &old])).exits(0);
     let first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");

@@ -10,7 +10,8 @@ use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::pty::Terminal;
 use crate::support::{
-    self, Client, Finished, Running, Server, acquire, at, holder, run, until, waiter,
+    self, Client, Finished, Running, Server, acquire, acquired, at, held, holder, run, until,
+    waiter,
 };
 use serde_json::{Value, json};
 
@@ -192,8 +193,7 @@ fn all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since() {
         }
         // A waiter that is stopped is not turned away.
         let stopped = client.waiter("nightly");
-        stopped.signal("TERM");
-        stopped.end();
+        stopped.ends_by("TERM");
         first.finish();
         let lock = nightly();
         assert_eq!((&lock["state"], &lock["skipped"]["count"]), (&json!("free"), &json!(3)));
@@ -243,8 +243,7 @@ fn a_skipped_run_costs_one_request_and_leaves_nothing_that_does_not_expire() {
 
 #[test]
 fn a_hold_tells_how_long_it_waited_for_its_grant() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let mut second = waiter(&server, &[], "L", "; read _ || :");
     let waiting = || server.inspect("L")["waiters"][0]["waiting_ms"].as_u64().unwrap();
     support::until("it has waited", || waiting() >= 200);
@@ -372,7 +371,7 @@ fn what_inspect_cannot_see_is_an_error_and_not_a_list_without_locks() {
         blind.run(line).exits(0).says("so rlock cannot tell whether its master is missing");
     }
     master.kill();
-    until("it has noticed", || replica.cli(&["INFO", "replication"]).contains("_status:down"));
+    until("it has noticed", || replica.reports("_status:down"));
     let told = "is a replica that has lost its master; restore the master, or use its address";
     for serves_stale_data in ["yes", "no"] {
         replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", serves_stale_data]);
@@ -424,8 +423,7 @@ fn a_list_is_in_the_order_asked_for_and_only_under_the_prefix() {
 
 #[test]
 fn only_locks_that_have_been_held_for_long_are_listed() {
-    let server = Server::start();
-    acquire(&server, &["--shared"], "L");
+    let (server, _) = acquired(&["--shared"]);
     let older = |options: &str| server.run(&format!("inspect --older-than {options}"));
     support::until("it is old", || older("200ms --names").out() == "L");
     // The age of a lock is that of its oldest holder.
@@ -491,8 +489,7 @@ fn only_a_person_is_told_a_similar_name_and_soon() {
     server.run("exec deploy:prod true").exits(0);
     let mut terminal = Terminal::start(&server);
     for line in ["inspect deploy:prdo", "inspect rlock:deploy:prod", "release --force depoy:prod"] {
-        terminal.enters(&format!("$rlock {line}"));
-        terminal.sees("nearest name: deploy:prod");
+        terminal.answers(&format!("$rlock {line}"), "nearest name: deploy:prod");
     }
     let scans = server.calls_of("scan");
     assert!(scans >= 3);
@@ -505,15 +502,13 @@ fn only_a_person_is_told_a_similar_name_and_soon() {
         ("release --force --json depoy:prod", 0),
         ("inspect deploy:prdo 2>&1 | cat", 0),
     ] {
-        terminal.enters(&format!("$rlock {line}; echo status-$?"));
-        terminal.sees(&format!("status-{status}"));
+        terminal.answers(&format!("$rlock {line}; echo status-$?"), &format!("status-{status}"));
     }
     assert_eq!(server.calls_of("scan"), scans);
     // The search ends long before it has seen all keys.
     let fill = "for key = 1, 300000 do redis.call('SET', key, '') end";
     server.cli(&["EVAL", fill, "0"]);
-    terminal.enters("$rlock inspect other");
-    terminal.sees("never used, or not in the past day");
+    terminal.answers("$rlock inspect other", "never used, or not in the past day");
     assert!((1..150).contains(&(server.calls_of("scan") - scans)));
 }
 
@@ -543,8 +538,7 @@ fn numbers_are_whole_even_if_lists_are_not() {
         let waiter = waiter(&server, &[], name, "");
         crowd(name, "holds", holders);
         crowd(name, "queue", waiters);
-        waiter.signal("KILL");
-        waiter.end();
+        waiter.ends_by("KILL");
     }
     let list = server.run("inspect --sort waiting").out();
     let rows: Vec<&str> = list.lines().collect();
@@ -571,8 +565,7 @@ fn numbers_are_whole_even_if_lists_are_not() {
 
 #[test]
 fn holders_stand_together_and_before_the_waiters() {
-    let server = Server::start();
-    acquire(&server, &["--shared", "--ttl", "10m"], "L");
+    let (server, _) = acquired(&["--shared", "--ttl", "10m"]);
     acquire(&server, &["--shared", "--ttl", "1h"], "L");
     let waiter = waiter(&server, &[], "L", "");
     let mut force = server.starts("release --force", "L");
@@ -590,8 +583,7 @@ fn holders_stand_together_and_before_the_waiters() {
     // What was never renewed does not look renewed.
     assert!(!page.contains(", renewed "), "{page}");
     for running in [force, waiter] {
-        running.signal("KILL");
-        running.end();
+        running.ends_by("KILL");
     }
 }
 
@@ -635,15 +627,13 @@ fn a_watch_without_a_terminal_repeats_until_a_signal() {
     for (options, shown) in [("-W=50ms L", "L: free"), ("--watch=50ms --json", NONE)] {
         let mut watch = Running::start(&mut at(&server.url(), &format!("inspect {options}")));
         assert_eq!((watch.line(), watch.line()), (shown.into(), shown.into()));
-        watch.signal("TERM");
-        assert_eq!(watch.end().status.signal(), Some(15));
+        assert_eq!(watch.ends_by("TERM").status.signal(), Some(15));
     }
 }
 
 #[test]
 fn a_closed_pipe_is_not_an_error() {
-    let server = Server::start();
-    acquire(&server, &[], "L");
+    let (server, _) = acquired(&[]);
     for _ in 0..5 {
         let output = server.bash("$rlock inspect | :; echo ${PIPESTATUS[0]}");
         // The pipe may also close after rlock has written.
@@ -708,8 +698,7 @@ fn a_generated_owner_is_truncated_and_cannot_be_used_to_reenter() {
 
 #[test]
 fn a_holder_that_proc_hides_is_not_taken_for_dead() {
-    let server = Server::start();
-    let alive = holder(&server, &["--ttl", "60s"], "L");
+    let (server, alive) = held(&["--ttl", "60s"]);
     // With as little information about others as hidepid shows.
     let look = "mount -t tmpfs none /proc && mkdir /proc/self && exec $rlock inspect L";
     let output = run(&mut server.contained("--mount", look)).exits(0);

@@ -310,8 +310,7 @@ fn locks_and_servers_are_monitored() {
     acquire(&place.server, &[], "a");
     let dead = holder(&place.server, &["--ttl", "60s"], "b");
     let _waiter = waiter(&place.server, &[], "a", "");
-    dead.signal("KILL");
-    dead.end();
+    dead.ends_by("KILL");
     place.run(check).exits(1);
     nagios(&place, 1, "process not found");
     place.run(metrics).exits(0);

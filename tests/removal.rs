@@ -1,8 +1,8 @@
 //! `release --force --id` revokes one hold, or removes one waiter, and says why.
 
 use crate::support::{
-    Finished, LongerWait, Running, Server, acquire, also_on_local, holder, quorum, run, until,
-    waiter,
+    Finished, LongerWait, Running, Server, acquire, also_on_local, held, holder, quorum, run,
+    until, waiter,
 };
 
 also_on_local! {
@@ -57,8 +57,7 @@ fn now_revokes_one_hold_immediately() {
 
 #[test]
 fn a_waiter_is_removed_and_prints_the_reason() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let victim = Running::start(&mut server.rlock(["acquire", "--json", "L"]));
     until("it waits", || server.waiting("L") == 1);
     let id = ids(&server, "waiters").remove(0);
@@ -119,8 +118,7 @@ fn a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_exp
     force.told(&format!("pid {} (sh) no longer holds the lock", stopped.pid()));
     server.run(&format!("release L {token}")).exits(77);
     force.end().exits(0).says(" no longer holds the lock");
-    stopped.signal("CONT");
-    stopped.end().exits(76);
+    stopped.ends_by("CONT").exits(76);
 }
 
 #[test]

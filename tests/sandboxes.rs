@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, holder, rlock, run, until};
+use crate::support::{Finished, READY, Running, Server, held, rlock, run, until};
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
@@ -22,8 +22,7 @@ fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
 
 #[test]
 fn a_process_limit_does_not_matter_without_the_lock() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let limited = |url: &str, options: &[&str]| {
         let mut command = rlock([&["exec"], options, &["L", "echo", "RUNS"]].concat());
         run(refuse(command.env("RLOCK_URL", url), &[Refused::Call(libc::SYS_clone)], Errno::EAGAIN))

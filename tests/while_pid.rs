@@ -91,8 +91,7 @@ fn a_signal_while_the_keeper_starts_leaves_no_lock_and_prints_one_document() {
     let (acquire, wire) = held_back(&server, &mut acquire);
     // The keeper gives up later.
     let mut longer = LongerWait::of("4s");
-    acquire.signal("TERM");
-    let output = acquire.end();
+    let output = acquire.ends_by("TERM");
     assert_eq!(output.status.signal(), Some(libc::SIGTERM));
     assert_eq!(output.json()["status"], "stopped");
     longer.is_not_over();

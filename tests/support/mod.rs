@@ -427,6 +427,13 @@ impl Running {
         send_signal(self.pid(), signal);
     }
 
+    /// Sends a signal and waits for the end.
+    #[track_caller]
+    pub fn ends_by(self, signal: &str) -> Output {
+        self.signal(signal);
+        self.end()
+    }
+
     /// Closes stdin and waits for the end.
     #[track_caller]
     pub fn finish(mut self) -> Output {
@@ -482,6 +489,22 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
     run(&mut server.rlock([&["acquire"], options, &[name]].concat())).exits(0).out()
 }
 
+/// A server on which an exec holds the lock L until `finish`.
+#[track_caller]
+pub fn held(options: &[&str]) -> (Server, Running) {
+    let server = Server::start();
+    let holder = holder(&server, options, "L");
+    (server, holder)
+}
+
+/// A server on which the lock L is acquired, and its token.
+#[track_caller]
+pub fn acquired(options: &[&str]) -> (Server, String) {
+    let server = Server::start();
+    let token = acquire(&server, options, "L");
+    (server, token)
+}
+
 /// Whether the process has ended. A zombie counts as ended.
 pub fn is_gone(pid: &str) -> bool {
     let state = std::fs::read(format!("/proc/{pid}/stat"));
@@ -524,9 +547,7 @@ impl Server {
     /// Waits until L is renewed.
     #[track_caller]
     pub fn is_renewed(&self) {
-        let renewed = || self.inspect("L")["holders"][0]["renewed_at"].clone();
-        let before = renewed();
-        until("it is renewed", || renewed() != before && renewed().is_string());
+        Client::of(self.url()).sees_a_renewal();
     }
 }
 

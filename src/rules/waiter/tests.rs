@@ -103,21 +103,6 @@ fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
 }
 
 #[test]
-fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() -> Result<(), String> {
-    let mut waiter = waiter(Some(100));
-    let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
-    assert_eq!(step, WaitStep::Sleep { at_most: Duration::from_millis(60), seen: None });
-    assert_eq!(waiter.on(WaitEvent::Woken(Ok(())), None, at(100)).1, ask());
-    let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
-    let WaitStep::Withdraw(end @ WaitEnd::TimedOut(_)) = step else {
-        return Err(format!("{step:?}"));
-    };
-    let (_, step) = waiter.on(WaitEvent::Withdrawn(end.clone(), Ok(())), None, at(102));
-    assert_eq!(step, WaitStep::End(end));
-    Ok(())
-}
-
-#[test]
 fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
 -> Result<(), String> {
     let holder = |id: &str, kind, state| Holder {

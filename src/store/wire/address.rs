@@ -228,7 +228,6 @@ impl fmt::Display for Address {
 
 #[cfg(test)]
 mod tests {
-    use super::mistakes::CONNECTION_STRING;
     use super::*;
 
     fn shown(url: &str) -> String {
@@ -249,40 +248,5 @@ mod tests {
         let address = Address::parse("redis://u:p%40ss@h").unwrap();
         assert_eq!(address.username.as_deref(), Some("u"));
         assert_eq!(address.password.as_deref(), Some("p@ss"));
-    }
-
-    #[test]
-    fn a_bad_url_comes_with_advice_that_works() {
-        let in_full = |problem| format!("{problem}; {SCHEMES}");
-        for (bad, advice) in [
-            ("127.0.0.1:7001", "missing scheme; use redis://127.0.0.1:7001"),
-            ("/run/redis.sock", "missing scheme; use unix:///PATH"),
-            ("h:port", &in_full("missing scheme")),
-            ("redis://h,password=x", CONNECTION_STRING),
-            ("h:6380,password=x=,ssl=True", CONNECTION_STRING),
-            ("unix:///s:7", "':' in a path; write it as %3A"),
-            ("redis://h:99999", "port is out of range; use 1 to 65535"),
-            ("redis://h:port", "port is not a number; use 1 to 65535"),
-            ("redis://h/abc", "database is not a number; use redis://HOST[:PORT]/DB"),
-            ("redis://h?db=1", "database after '?'; use redis://HOST[:PORT]/DB"),
-            ("redis:///0", "missing host; use HOST or HOST:PORT"),
-            ("redis://::1:7", "IPv6 address without brackets; write it as in redis://[::1]:6379"),
-            ("redis://h1,h2", "several servers in one URL; separate URLs with spaces in RLOCK_URL"),
-            ("redis://:p/w@h", "'/' in a password; write it as %2F, or set RLOCK_PASSWORD"),
-            ("redis://:p#w@h", "'#' in a password; write it as %23, or set RLOCK_PASSWORD"),
-            ("redis://u:p?w@h", "'?' in a password; write it as %3F, or set RLOCK_PASSWORD"),
-            ("unix://", "missing path; use unix:///path/to/socket"),
-            ("unix:///x?db=abc", "db is not a number; use a form such as ?db=0"),
-            ("redis://$HOST:1", "variable is not expanded; write its value"),
-            ("[::1]:7", "missing scheme; use redis://[::1]:7"),
-            ("redis:/h:1", &in_full("missing '//' after 'redis:'")),
-            ("file:///x", &in_full("unknown scheme 'file'")),
-            ("'redis://h'", "contains quotes; remove them"),
-            ("$REDIS_URL", "variable is not expanded; write its value"),
-            ("local", "not a URL; use local:"),
-            ("redis://h:6379:6379", "several ports; use redis://HOST:PORT"),
-        ] {
-            assert_eq!(Address::parse(bad).err().as_deref(), Some(advice), "{bad}");
-        }
     }
 }

@@ -37,18 +37,7 @@ fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
 }
 
 #[test]
-fn a_hold_with_another_fence_does_not_count() {
-    let mut play = Play::begin(false, [0; 3]);
-    play.replies([0, 1, 2], || nominated(10));
-    play.reply(0, granted(10));
-    play.reply(1, granted(20));
-    play.reply(2, granted(10));
-    assert_eq!(
-        play.step,
-        AttemptStep::End(AttemptEnd::Granted((Fence(10), None))),
-        "two of three agree"
-    );
-
+fn a_hold_with_a_larger_fence_makes_the_next_one_larger() {
     let mut play = Play::begin(false, [0; 3]);
     play.replies([0, 1], || nominated(10));
     play.reply(0, granted(10));
@@ -166,27 +155,6 @@ fn messages_from_enough_members_are_enough_to_settle() {
 }
 
 #[test]
-fn a_failed_settle_gives_up_its_holds_and_keeps_its_ticket() {
-    let mut play = Play::begin(true, [0; 3]);
-    (0..3).for_each(|member| play.reply(member, nominated(10 + member as u64)));
-    play.reply(0, granted(12));
-    play.reply(1, proposal(11, None, held_by("b")));
-    play.reply(2, proposal(12, None, held_by("c")));
-    let restated = QuorumOp::Propose(Some(Ticket(12)));
-    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, restated)));
-}
-
-#[test]
-fn a_recently_restarted_server_has_no_vote() {
-    let mut play = Play::begin(true, [99_000, 99_000, 0]);
-    play.replies([0, 1, 2, 0, 1, 2], || nominated(12));
-    assert!(play.is_queued(), "{:?}", play.step);
-    let mut play = Play::begin(false, [99_000, 99_000, 0]);
-    play.replies([0, 1, 2, 0, 1, 2], || nominated(12));
-    assert_eq!(play.step, AttemptStep::End(AttemptEnd::TooFew(1)));
-}
-
-#[test]
 fn a_young_server_that_calls_a_request_does_not_end_it_if_enough_others_may_vote() {
     let mut play = Play::begin(false, [99_000, 0, 0]);
     for member in [0, 1, 2, 0, 1, 2] {
@@ -208,21 +176,6 @@ fn a_request_awaits_every_member_that_it_needs() {
     assert_eq!(play.step, AttemptStep::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
     play.reply(2, nominated(12));
     assert!(play.asked().contains(&(2, QuorumOp::Commit(Some(Ticket(12)), (Fence(12), None)))));
-}
-
-#[test]
-fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
-    let mut play = Play::begin(false, [0; 3]);
-    for (member, holder) in [(0, "a"), (1, "b"), (2, "c"), (0, "a"), (1, "b")] {
-        play.reply(member, proposal(12, None, held_by(holder)));
-    }
-    assert!(play.waits(), "each of the three may give up");
-    play.pass(300);
-    play.replies([1, 2], || proposal(12, None, held_by("b")));
-    let is_busy = |answer: &Answer| matches!(answer, Answer::Busy(_));
-    let refused =
-        matches!(&play.step, AttemptStep::End(AttemptEnd::Refused(answer)) if is_busy(answer));
-    assert!(refused, "{:?}", play.step);
 }
 
 #[test]
@@ -306,28 +259,6 @@ fn a_warning_names_the_servers_that_are_too_young() {
 }
 
 #[test]
-fn a_request_with_n_is_lost_if_too_few_servers_are_left() {
-    let kept_out = |kept_out| MemberAnswer::Proposed(Proposal { kept_out, ..place(12, free()) });
-    // Not all of the holders are listed.
-    let crowded = |is_crowded: bool| {
-        let view = if is_crowded { View { unlisted_holders: 100, ..held_by("a") } } else { free() };
-        proposal(12, None, view)
-    };
-    for reply in [&kept_out as &dyn Fn(bool) -> MemberAnswer, &crowded] {
-        for lost in 0..=5 {
-            let mut play = Play::begin(false, [0; 5]);
-            for member in (0..5).chain(0..3) {
-                if !matches!(play.step, AttemptStep::End(_)) {
-                    play.reply(member, reply(member < lost));
-                }
-            }
-            let is_busy = matches!(play.step, AttemptStep::End(AttemptEnd::Refused(_)));
-            assert_eq!(is_busy, lost >= 3, "{lost}: {:?}", play.step);
-        }
-    }
-}
-
-#[test]
 fn a_request_with_n_joins_only_holders_of_its_mode_that_leave_a_slot() {
     for (asked, held, is_busy) in [
         (slots(2), slots(2), false),
@@ -363,12 +294,4 @@ fn a_request_may_be_known_once_a_server_may_have_received_it() {
     play.replies([0, 1], unsent);
     play.reply(2, nominated(12));
     assert!(play.acquisition.may_be_known());
-}
-
-#[test]
-fn a_server_that_has_not_proposed_is_asked_for_the_hold_later() {
-    let mut play = Play::begin(false, [0; 3]);
-    assert_eq!(play.acquisition.not_asked_to_commit(), [0, 1, 2]);
-    play.replies([1, 2], || nominated(12));
-    assert_eq!(play.acquisition.not_asked_to_commit(), [0]);
 }
