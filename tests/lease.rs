@@ -559,15 +559,18 @@ fn a_stopped_rlock_is_continued_in_time_to_end_its_command() {
 fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     let server = Server::start();
     // A child from before, and another that ends only now and leaves two orphans, one from before
-    // and a new one. The command has an orphan too.
+    // and a new one. The command has orphans too: one has cleared its environment, and one in its
+    // group has replaced it.
     let script = format!(
         "mkfifo go; sleep 999 >&- 2>&- & echo $!
         sh -c 'sleep 1000 >&- 2>&- & echo $!; read _ <go; sleep 1001 >&- 2>&- & echo $!' &
-        exec $rlock exec --ttl 3s L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
+        exec $rlock exec --ttl 3s L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!)
+        (env -i setsid sleep 1003 >&- 2>&- & echo $!)
+        (trap \"\" TERM; env -i A=1 sleep 1004 >&- 2>&- & echo $!); {READY}'",
     );
     let mut shell = server.program("bash -c", &script);
     let mut first = Running::start(shell.current_dir(server.directory()));
-    let mut lines: Vec<String> = (0..4).map(|_| first.line()).collect();
+    let mut lines: Vec<String> = (0..6).map(|_| first.line()).collect();
     lines.retain(|line| line != "READY");
     std::fs::write(server.directory().join("go"), "\n").unwrap();
     lines.push(first.line());
