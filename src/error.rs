@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::exit::{self, Exit};
 use crate::report::plain;
+use crate::rules::FailureKind::{Misconfigured, NotHere, TooLarge};
 use crate::rules::{ClientInfo, Failure, Mode, Operator, Reason, UserMessage, View, show};
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
@@ -79,11 +80,11 @@ impl Error {
         match self {
             // As if it had ended before rlock looked for it.
             Self::Usage(_) | Self::ProcessEnded => (exit::USAGE, "usage"),
-            Self::Config(_)
-            | Self::Store(
-                Failure::Misconfigured { .. } | Failure::NotHere(_) | Failure::TooLarge(_),
-            ) => (exit::CONFIG, "config"),
-            Self::Store(_) => (exit::UNREACHABLE, "unreachable"),
+            Self::Config(_) => (exit::CONFIG, "config"),
+            Self::Store(failure) => match failure.kind {
+                Misconfigured | NotHere | TooLarge => (exit::CONFIG, "config"),
+                _ => (exit::UNREACHABLE, "unreachable"),
+            },
             Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock(_) => {
                 (exit::BUSY, "busy")
             }

@@ -173,9 +173,7 @@ fn ended(
         WaitEnd::Ended(why) => Error::Revoked(why),
         WaitEnd::Superseded(newer) => Error::Superseded(Box::new(newer)),
         WaitEnd::Removed(operator) => Error::Removed(operator),
-        WaitEnd::Failed(failure) => failure.into(),
-        // The server has reported a holder that may still hold the lock.
-        WaitEnd::LostWhileQueued(failure) => failure.if_others(true).into(),
+        WaitEnd::Failed(failure) | WaitEnd::LostWhileQueued(failure) => failure.into(),
         WaitEnd::Stopped(Stop::Signal(signal)) => Error::Stopped(signal),
         WaitEnd::Stopped(Stop::ProcessEnded) => Error::ProcessEnded,
     })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rules::{BackOff, Failure, Instant, Repeatable};
+use crate::rules::{BackOff, Failure, FailureKind, Instant, Repeatable};
 
 /// The longest time that the attempts may delay the exit, not counting the last one.
 const AT_MOST: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ impl Attempts {
             Err(failure) => failure,
         };
         // After a lost reply, what is left is that of a renewal that nobody may have confirmed.
-        if let Failure::Unconfirmed { left: Some(left), .. } = failure
+        if let FailureKind::Unconfirmed { left: Some(left) } = failure.kind
             && (self.ends.is_some() || !self.maybe_done)
         {
             let ends = self.ends.map_or(sent + left, |ends| ends.min(sent + left));
@@ -108,8 +108,8 @@ mod tests {
     fn a_renewal_that_no_replica_confirms_is_not_retried_beyond_the_lesser_deadline() {
         let at = Instant::at_millis;
         let unconfirmed = |left| {
-            let (fault, left) = (UserMessage::new("0 of 1"), Some(Duration::from_millis(left)));
-            Err(Failure::Unconfirmed { fault, left })
+            let kind = FailureKind::Unconfirmed { left: Some(Duration::from_millis(left)) };
+            Err(Failure::new(kind, UserMessage::new("0 of 1")))
         };
         let lost = || Err(Failure::unreachable(UserMessage::new("away"), Delivery::Lost));
         // 700 ms are left of the old lease. Later attempts see what this one has made of it.

@@ -3,7 +3,7 @@
 
 use nix::errno::Errno;
 
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Failure, FailureKind, UserMessage};
 
 /// What the system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,11 +116,11 @@ impl SystemCall {
         let (_, _, blame, remedy) = ROWS.iter().find(is_of).unwrap_or(&(&[], &[], Client, ""));
         let fault = UserMessage::new(problem);
         let fault = if remedy.is_empty() { fault } else { fault.with_remedy(*remedy) };
-        let failure = match blame {
-            Client => Failure::Misconfigured { fault, executed: false },
-            Server => Failure::unreachable(fault, Delivery::NotSent),
-            Address | Host => Failure::Unavailable(fault),
+        let kind = match blame {
+            Client => FailureKind::Misconfigured,
+            Server => FailureKind::Unreachable,
+            Address | Host => FailureKind::Unavailable,
         };
-        (*blame, failure)
+        (*blame, Failure::new(kind, fault))
     }
 }

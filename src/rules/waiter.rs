@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::rules::lease::renewed_with;
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, HoldKind, HoldState, Holder, Instant,
+    Answer, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder, Instant,
     Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage,
     View,
 };
@@ -245,9 +245,12 @@ impl WaitMachine {
         let step = match event {
             WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
             // An interrupted sleep says nothing about the server.
-            WaitEvent::Rested
-            | WaitEvent::Woken(Err(Failure::Interrupted { .. }))
-            | WaitEvent::CutShort(Failure::Interrupted { .. }) => self.ask_in_time(now),
+            WaitEvent::Woken(Err(failure)) | WaitEvent::CutShort(failure)
+                if failure.kind == FailureKind::Interrupted =>
+            {
+                self.ask_in_time(now)
+            }
+            WaitEvent::Rested => self.ask_in_time(now),
             WaitEvent::Woken(result) => {
                 self.cut_short = None;
                 match result {
@@ -352,7 +355,7 @@ impl WaitMachine {
         }
         let late = UserMessage::new("the reply arrived after the lease had expired");
         let fault = self.explained(late.with_remedy("raise --ttl"));
-        self.ride_out(Failure::Unavailable(fault), now)
+        self.ride_out(Failure::new(FailureKind::Unavailable, fault), now)
     }
 
     fn queued(
@@ -416,19 +419,17 @@ impl WaitMachine {
     /// same, the server keeps its position for a while, and a grant that too few replicas have
     /// confirmed is kept. The first failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant) -> WaitStep {
-        let failure = match failure {
-            Failure::Interrupted { sent } if self.is_over(now) => {
+        let failure = match failure.kind {
+            FailureKind::Interrupted if self.is_over(now) => {
                 let fault = UserMessage::new("no answer within the wait limit");
-                let delivery = if sent { Delivery::Pending } else { Delivery::NotSent };
                 let fault = fault.with_remedy("check the servers and the network");
-                Failure::unreachable(self.explained(fault), delivery)
+                Failure::unreachable(self.explained(fault), failure.delivery)
             }
-            Failure::Interrupted { .. } => return self.ask(now),
-            Failure::Unreachable { fault, delivery: Delivery::Pending, others_answer } => {
-                let fault = self.explained(fault);
-                Failure::Unreachable { fault, delivery: Delivery::Pending, others_answer }
+            FailureKind::Interrupted => return self.ask(now),
+            _ if failure.is_pending() => {
+                Failure { fault: self.explained(failure.fault), ..failure }
             }
-            failure => failure,
+            _ => failure,
         };
         let until = self.limit();
         let is_in_time = until.map_or(self.has_answered, |until| now < until);

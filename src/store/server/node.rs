@@ -14,7 +14,7 @@ use super::refusal::{self, Refusal};
 use super::scripts::Call;
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
-use crate::rules::{Failure, UserMessage};
+use crate::rules::{Failure, FailureKind, UserMessage};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
 use crate::system::wakeup::Wakeup;
@@ -334,7 +334,7 @@ impl Node {
             let remedy = format!(
                 "check INFO replication there; to survive a failover, run {enough} replicas"
             );
-            Failure::Unconfirmed { fault: fault.with_remedy(remedy), left: None }
+            Failure::new(FailureKind::Unconfirmed { left: None }, fault.with_remedy(remedy))
         })
     }
 }

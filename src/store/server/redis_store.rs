@@ -10,9 +10,9 @@ use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome, Owner,
-    Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored,
-    Ticket, Token, Ttl, Verdict, View,
+    Answer, Asked, Failure, FailureKind, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome,
+    Owner, Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen,
+    Stored, Ticket, Token, Ttl, Verdict, View,
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
@@ -265,7 +265,8 @@ impl<T: Topology> Store for RedisStore<T> {
         match (&reply.value, reply.unconfirmed) {
             (Renewal::Renewed { left, before, .. }, Some(failure)) => {
                 // After a copy that was lost, `before` tells of that one.
-                Err(failure.of_lease((!reply.repeated).then_some(*left.min(before))))
+                let left = (!reply.repeated).then_some(*left.min(before));
+                Err(Failure { kind: FailureKind::Unconfirmed { left }, ..failure })
             }
             _ => Ok(reply.value),
         }

@@ -12,7 +12,7 @@ use socket2::SockAddr;
 use super::endpoint::{Endpoint, Host};
 use super::route::Route;
 use super::tls::{Reread, TlsFiles};
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Delivery, Failure, FailureKind, UserMessage};
 use mistakes::{SCHEMES, SEPARATORS};
 
 /// One server, with everything that a connection to it needs.
@@ -167,11 +167,11 @@ impl Address {
 
     /// A connection broke for a reason that the user must fix, unless a server has served a request
     /// before: then certificates, for example, are probably changing.
-    pub(super) fn rejected(&self, fault: UserMessage, executed: bool) -> Failure {
-        match self.has_served() {
-            true => Failure::unreachable(fault, Delivery::Lost).if_others(true),
-            false => Failure::Misconfigured { fault, executed },
+    pub(super) fn rejected(&self, fault: UserMessage, delivery: Delivery) -> Failure {
+        if self.has_served() {
+            return Failure { kind: FailureKind::Unavailable, fault, delivery: Delivery::Lost };
         }
+        Failure { kind: FailureKind::Misconfigured, fault, delivery }
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
