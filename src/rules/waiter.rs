@@ -69,10 +69,8 @@ pub enum WaitEnd {
     Ended(Reason),
     Superseded(ClientInfo),
     Removed(Operator),
-    /// The request failed before any answer.
+    /// The request failed, or the server stopped answering while it was queued.
     Failed(Failure),
-    /// The server stopped answering while the request was queued.
-    LostWhileQueued(Failure),
     Stopped(Stop),
 }
 
@@ -87,10 +85,7 @@ pub enum Stop {
 impl WaitEnd {
     /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
     pub(crate) fn is_unanswered(&self) -> bool {
-        match self {
-            Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
-            _ => false,
-        }
+        matches!(self, Self::Failed(failure) if failure.is_unanswered())
     }
 }
 
@@ -266,7 +261,7 @@ impl WaitMachine {
                 let is_lost = matches!(end, WaitEnd::TimedOut(_))
                     && failure.is_transient()
                     && !(failure.is_pending() && self.is_over(now));
-                WaitStep::End(if is_lost { WaitEnd::LostWhileQueued(failure) } else { end })
+                WaitStep::End(if is_lost { WaitEnd::Failed(failure) } else { end })
             }
         };
         let step = match (stop, step) {
@@ -435,8 +430,7 @@ impl WaitMachine {
         let is_in_time = until.map_or(self.has_answered, |until| now < until);
         if !is_in_time || !failure.is_transient() {
             let failure = if until.is_some() { failure.outlasted() } else { failure };
-            let end = if self.has_answered { WaitEnd::LostWhileQueued } else { WaitEnd::Failed };
-            return self.withdraw(end(failure));
+            return self.withdraw(WaitEnd::Failed(failure));
         }
         let Some(outage) = &mut self.outage else {
             self.notes.push(Note::Retrying(failure));

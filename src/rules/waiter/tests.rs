@@ -70,7 +70,7 @@ fn a_queued_waiter_survives_a_server_outage() {
     assert_eq!((notes, step), (away_still, WaitStep::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
     assert_eq!(notes.first(), Some(&Note::Back));
-    let lost = WaitStep::Withdraw(WaitEnd::LostWhileQueued(away.clone()));
+    let lost = WaitStep::Withdraw(WaitEnd::Failed(away.clone()));
     assert_eq!(waiter.on(WaitEvent::Woken(Err(away)), None, at(60_000)).1, lost);
 }
 
@@ -218,7 +218,7 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     frozen.on(answered(0, queued(10_000)), None, at(1));
     let lost = unreachable(Delivery::Pending);
     let step = frozen.on(WaitEvent::Woken(Err(lost.clone())), None, at(2_500)).1;
-    assert_eq!(step, WaitStep::Withdraw(WaitEnd::LostWhileQueued(lost)));
+    assert_eq!(step, WaitStep::Withdraw(WaitEnd::Failed(lost)));
     // Too little time is left for a sleep.
     let mut slower = waiter(Some(2_000));
     let (_, step) = slower.on(answered(0, queued(10_000)), None, at(1_500));
