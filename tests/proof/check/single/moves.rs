@@ -1,6 +1,7 @@
 //! The moves of a client: they carry out what the waiter, the renewals, the supervisor and the
 //! attempts to release decide, and decide nothing.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -13,7 +14,7 @@ use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::{Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use rlock::rules::{
-    Attempts, Delivery, Failure, FailureKind, Instant, Lease, LossPolicy, Next, Seen, Slot, Ticket,
+    Attempts, Delivery, Failure, FailureKind, Instant, Lease, LossPolicy, Seen, Slot, Ticket,
     UserMessage, Verdict,
 };
 
@@ -182,8 +183,8 @@ impl World {
                     reply => unawaited(reply),
                 });
                 match attempts.answered(sent, release, now()) {
-                    Next::Done(_) | Next::Failed(_) => self.stop(index, Phase::Ended),
-                    Next::Again(_, at) => *again = Some(at),
+                    Break(_) => self.stop(index, Phase::Ended),
+                    Continue((_, at)) => *again = Some(at),
                 }
             }
             phase => panic!("nothing was awaited in {phase:?}"),
