@@ -92,7 +92,6 @@ const ROWS: &[ErrnoRow] = &[
     (&[], &[ConnectTcp4, ConnectTcp6, ConnectUnix], Server, "check that the server is running"),
     (&[], &[Exchange], Server, "check the server and the network"),
     (&[], &[LookUp], Server, "check the host name and the DNS server"),
-    (&[], &[], Client, ""),
 ];
 
 const CHECK_LIMITS: &str = "check the limits that ulimit -a shows";
@@ -113,6 +112,7 @@ impl SystemCall {
             (errors.is_empty() || errno.is_some_and(|errno| errors.contains(&errno)))
                 && (calls.is_empty() || calls.contains(&self))
         };
+        // Otherwise, nobody knows what to do.
         let (_, _, blame, remedy) = ROWS.iter().find(is_of).unwrap_or(&(&[], &[], Client, ""));
         let fault = UserMessage::new(problem);
         let fault = if remedy.is_empty() { fault } else { fault.with_remedy(*remedy) };

@@ -224,9 +224,10 @@ impl Topology for Cluster {
         }
         let mut may_run = false;
         self.find_and_run(call, interrupt, &mut may_run).map_err(|failure| {
-            match may_run && !failure.maybe_executed() {
-                true => failure.but_maybe_executed(),
-                false => failure,
+            if may_run && !failure.maybe_executed() {
+                failure.but_maybe_executed()
+            } else {
+                failure
             }
         })
     }

@@ -136,10 +136,8 @@ impl Topology for Sentinel {
             reply = other.run_script(call, false, interrupt);
         }
         reply.map_err(|refusal| {
-            self.explain(match refusal.is_not_here() {
-                true => not_a_master(self.master.endpoint()),
-                false => refusal.failure,
-            })
+            let demoted = refusal.is_not_here().then(|| not_a_master(self.master.endpoint()));
+            self.explain(demoted.unwrap_or(refusal.failure))
         })
     }
 

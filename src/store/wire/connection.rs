@@ -190,10 +190,7 @@ impl Connection {
             }
         }
         let socket = (self.stream.as_fd(), self.stream.waits_for(want));
-        match limit.ready([socket], Delivery::Pending)? {
-            true => Ok(()),
-            false => Err(self.timed_out(limit)),
-        }
+        if limit.ready([socket], Delivery::Pending)? { Ok(()) } else { Err(self.timed_out(limit)) }
     }
 
     /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes

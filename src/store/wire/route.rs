@@ -149,11 +149,8 @@ fn look_up(endpoint: &Endpoint) -> Result<Vec<SockAddr>, Failure> {
         let lacks_memory = why.contains("memory");
         let errno = if lacks_memory { Some(Errno::ENOMEM) } else { call::errno(&error) };
         let (_, failure) = SystemCall::LookUp.failed(errno, why);
-        let failure = match failure.is_unreachable() {
-            true => without_sockets().unwrap_or(failure),
-            false => failure,
-        };
-        failure.reworded(|why| format!("host name not resolved: {why}"))
+        let denied = failure.is_unreachable().then(without_sockets).flatten();
+        denied.unwrap_or(failure).reworded(|why| format!("host name not resolved: {why}"))
     })
 }
 

@@ -145,14 +145,12 @@ impl Node {
                 Ok(replies) => return Ok((replies, is_repeated)),
                 Err(refusal) => refusal,
             };
-            match &refusal.failure {
-                failure if failure.is_lost() && !is_new => {}
-                failure if failure.is_pending() && has_more => {}
-                _ if is_repeated => {
+            let failure = &refusal.failure;
+            if !(failure.is_lost() && !is_new || failure.is_pending() && has_more) {
+                if is_repeated {
                     refusal.failure = refusal.failure.but_maybe_executed();
-                    return Err(refusal);
                 }
-                _ => return Err(refusal),
+                return Err(refusal);
             }
             is_repeated = true;
         }
@@ -220,10 +218,8 @@ impl Node {
         pipeline: &Pipeline<'_>,
     ) -> Result<Vec<Value>, Refusal> {
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let handshake = match is_new {
-            true => handshake::commands(&mut self.address, self.probe),
-            false => Vec::new(),
-        };
+        let greeting = || handshake::commands(&mut self.address, self.probe);
+        let handshake = is_new.then(greeting).unwrap_or_default();
         let all = [&handshake, commands].concat();
         let mut replies = match connection
             .exchange(&all, Limit::of_replies(Duration::ZERO, timeout, interrupt))
@@ -251,7 +247,7 @@ impl Node {
                 return Err(refusal.at(connection.address(), &self.address));
             }
             (Some(Probe::Run), Some(information)) => {
-                let run = Run::from_info(&information).ok_or_else(|| self.unexpected_reply())?;
+                let run = handshake::run(&information).ok_or_else(|| self.unexpected_reply())?;
                 // An uptime is rounded down, so the earliest start of the same run is the best.
                 let is_better = |known: &Run| known.id == run.id && known.since < run.since;
                 self.run = self.run.take().filter(is_better).or(Some(run));
