@@ -128,11 +128,6 @@ impl Error {
         }
     }
 
-    /// Whether no server answered that could grant or refuse the lock.
-    pub(crate) fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.is_unreachable())
-    }
-
     /// Whether the cause may pass without any action, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_transient())
