@@ -28,7 +28,7 @@ pub mod waiter;
 pub(crate) use back_off::BackOff;
 pub use duration::{BoundedDuration, Timeout, Ttl, millis, show};
 pub(crate) use duration::{is_duration, show_up};
-pub use failure::{Delivery, Failure};
+pub use failure::{Delivery, Failure, FailureKind};
 pub use instant::Instant;
 pub use lateness::{Lateness, NotRunning};
 pub use lease::Lease;

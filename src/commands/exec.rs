@@ -83,7 +83,7 @@ fn unlocked(mut words: Vec<OsString>) -> Command {
 
 /// Whether no server has answered at all, so that the command may run without a lock.
 fn may_run_without(error: &Error) -> bool {
-    error.is_unreachable() && !has_answered()
+    matches!(error, Error::Store(failure) if failure.is_unreachable()) && !has_answered()
 }
 
 /// Becomes the command, because no server answered. Returns only if that is impossible.

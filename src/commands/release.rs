@@ -14,10 +14,7 @@ use crate::store::Store;
 use crate::supervise::keeper_process;
 
 pub(super) fn run(options: &ReleaseArgs, report: &Report) -> Result<Exit, Error> {
-    let token = match options.force {
-        true => None,
-        false => Some(config::token(options.hold.token.clone())?),
-    };
+    let token = if options.force { None } else { Some(config::token(options.hold.token.clone())?) };
     let server = ServerSettings::resolve(&options.common, None, 0, ReadOnce::new())?;
     let key = server.key(&options.hold.name);
     let mut store = open(&server, report)?;
@@ -37,7 +34,10 @@ fn release(
 ) -> Result<Exit, Error> {
     let mut retry = Retry::of("not released");
     match retry.run(store, report, |store| store.release(key, token, Outcome::Unknown))? {
-        Release::NotHeld(why) => Err(Error::NotReleased(why)),
+        Release::NotHeld(why) => {
+            let unlocked = "check the work since then, which ran unlocked";
+            Err(Error::not_held(&why, (!why.is_released()).then_some(unlocked)))
+        }
         Release::Released | Release::Unknown => {
             keeper_process::wake(token);
             report.detail("released");

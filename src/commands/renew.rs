@@ -27,7 +27,7 @@ pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Erro
         None => failure,
     };
     match renewal.map_err(unconfirmed)? {
-        Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
+        Renewal::NotHeld(why) => Err(Error::not_held(&why, Some("acquire the lock again"))),
         Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);
             report.detail(format_args!("renewed, expires in {expires}, fencing token {fence}"));

@@ -42,7 +42,7 @@ pub(super) fn run(
             let who = before.foreigner();
             let fault = UserMessage::new(format!("held by {who}, which this rlock cannot stop"));
             let remedy = foreign(&before, &|words| typed(options, words));
-            return Err(Error::ForeignLock(fault.with_remedy(remedy)));
+            return Err(Error::Held(fault.with_remedy(remedy)));
         }
         (State::Foreign, Revocation::Now) => {
             report.note(format_args!("deleted the key of {}", before.foreigner()));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::libc;
 
 use super::handover::ReadOnce;
-use crate::rules::{Failure, Instant, SystemCall, UserMessage, show};
+use crate::rules::{Failure, FailureKind, Instant, SystemCall, UserMessage, show};
 use crate::store::denial;
 use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
@@ -169,7 +169,7 @@ fn first_line(text: &[u8]) -> &[u8] {
 
 fn unusable(role: FileRole, path: &Path, what: &str) -> Failure {
     let fault = UserMessage::new(named(role, path, what));
-    Failure::Misconfigured { fault, executed: false }
+    Failure::new(FailureKind::Misconfigured, fault)
 }
 
 /// A problem with the option and the file. Instead of a path, the user may have passed the content: a

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::slice;
 
 use super::wire::{Address, mistakes};
 
@@ -130,29 +131,23 @@ impl Location {
     ///
     /// One line: a user has no password, or TLS files are given for a URL without TLS.
     pub fn with(
-        self,
+        mut self,
         credentials: &Credentials,
         sentinel_credentials: &Credentials,
         files: &TlsFiles,
     ) -> Result<Self, String> {
-        let one = |server: Address| server.with(credentials)?.with_tls(files);
-        let all = |servers: Vec<Address>| servers.into_iter().map(one).collect::<Result<_, _>>();
-        Ok(match self {
-            Self::Server(server) => Self::Server(one(server)?),
-            Self::Cluster(servers) => Self::Cluster(all(servers)?),
-            Self::Quorum(servers) => Self::Quorum(all(servers)?),
-            Self::Sentinels(Sentinels { sentinels, service, master }) => {
-                let sentinels = sentinels
-                    .into_iter()
-                    .map(|sentinel| sentinel.with(sentinel_credentials)?.with_tls(files))
-                    .collect::<Result<_, _>>()?;
-                Self::Sentinels(Sentinels { sentinels, service, master: one(master)? })
-            }
-            Self::Local(directory) => {
-                files.must_be_unused()?;
-                Self::Local(directory)
-            }
-        })
+        if let Self::Local(_) = self {
+            files.must_be_unused()?;
+        }
+        let (servers, sentinels): (&mut [Address], &mut [Address]) = match &mut self {
+            Self::Server(server) => (slice::from_mut(server), &mut []),
+            Self::Sentinels(it) => (slice::from_mut(&mut it.master), &mut it.sentinels),
+            Self::Cluster(servers) | Self::Quorum(servers) => (servers, &mut []),
+            Self::Local(_) => (&mut [], &mut []),
+        };
+        servers.iter_mut().try_for_each(|it| it.complete(credentials, files))?;
+        sentinels.iter_mut().try_for_each(|it| it.complete(sentinel_credentials, files))?;
+        Ok(self)
     }
 }
 

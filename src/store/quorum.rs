@@ -44,6 +44,7 @@ use super::blocking::received;
 use super::denial;
 use super::wire::{Address, Limit};
 use crate::report::Diagnostic;
+use crate::rules::FailureKind::{Misconfigured, NotHere};
 use crate::rules::quorum::{Held, Votes, grace_until, majority};
 use crate::rules::servers::Run;
 use crate::rules::{Failure, Instant, Request, SystemCall, Token, UserMessage};
@@ -181,7 +182,7 @@ impl Quorum {
         self.diagnostics.extend(own);
         self.diagnostics.push(match answer {
             Ok(what) => Diagnostic::Detail(format!("{}: {what}", self.members[number].name())),
-            Err(Failure::Misconfigured { fault, .. } | Failure::NotHere(fault))
+            Err(Failure { kind: Misconfigured | NotHere, fault, .. })
                 if !self.warned.contains(&number) =>
             {
                 self.warned.push(number);

@@ -19,8 +19,8 @@ use super::wire::{self, Address, Limit};
 use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Run, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
-    Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
-    ServerTime, SystemCall, Token, Ttl, UserMessage,
+    Answer, Failure, FailureKind, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal,
+    Request, ServerTime, SystemCall, Token, Ttl, UserMessage,
 };
 use crate::system::{random, thread};
 
@@ -358,7 +358,7 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
     if directory.is_chosen_but_missing() {
         match directory.may_be_created() {
             Ok(parent) => server.facts = hazards::of(&parent),
-            Err(failure) => server.failure = Some(failure.message()),
+            Err(failure) => server.failure = Some(failure.fault.clone()),
         }
         return server;
     }
@@ -473,8 +473,8 @@ fn unless_asked(server: &mut Server, node: &Node) {
 }
 
 fn failed(server: &mut Server, name: &'static str, failure: &Failure) {
-    let why = failure.message();
-    server.is_denied = matches!(failure, Failure::Misconfigured { .. });
+    let why = failure.fault.clone();
+    server.is_denied = failure.kind == FailureKind::Misconfigured;
     match (failure.is_unreachable(), server.answers()) {
         (false, _) => server.steps.push((name, Err(why))),
         (true, false) => server.failure = Some(why),

@@ -134,7 +134,7 @@ pub(super) fn none_found() -> Option<String> {
     let fault = match fs::read_dir("/proc/self/task") {
         Ok(_) if Process::can_be_found() => return None,
         Ok(_) => UserMessage::new(NONE_FOUND),
-        Err(error) => SystemCall::Read.failed(errno(&error), NONE_FOUND.into()).1.message(),
+        Err(error) => SystemCall::Read.failed(errno(&error), NONE_FOUND.into()).1.fault,
     };
     Some(fault.or_remedy("mount /proc").to_string())
 }

@@ -9,7 +9,7 @@ use crate::exit::{self, Exit};
 use crate::inspect::servers::{documents, list, table};
 use crate::report::Report;
 use crate::rules::servers::findings;
-use crate::rules::{Failure, Subject, UserMessage, show};
+use crate::rules::{Failure, FailureKind, Subject, UserMessage, show};
 use crate::store::survey::ClientSettings;
 
 pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
@@ -41,8 +41,8 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
     let failure = failure.filter(|_| survey.servers.iter().all(|it| it.has_not_answered()));
     let is_denied = survey.servers.iter().all(|it| it.is_denied);
     let failure = failure.map(|fault| match is_denied {
-        true => Error::Store(Failure::Misconfigured { fault, executed: false }),
-        false => Error::Store(Failure::Unavailable(fault)),
+        true => Error::Store(Failure::new(FailureKind::Misconfigured, fault)),
+        false => Error::Store(Failure::new(FailureKind::Unavailable, fault)),
     });
     if options.json {
         let begin = failure.as_ref().map(|error| output::failure(None, error, error.exit()));

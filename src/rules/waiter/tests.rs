@@ -70,7 +70,7 @@ fn a_queued_waiter_survives_a_server_outage() {
     assert_eq!((notes, step), (away_still, WaitStep::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
     assert_eq!(notes.first(), Some(&Note::Back));
-    let lost = WaitStep::Withdraw(WaitEnd::LostWhileQueued(away.clone()));
+    let lost = WaitStep::Withdraw(WaitEnd::Failed(away.clone()));
     assert_eq!(waiter.on(WaitEvent::Woken(Err(away)), None, at(60_000)).1, lost);
 }
 
@@ -92,9 +92,9 @@ fn a_grant_counts_only_until_its_lease_expires() {
 fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
     let signal = Some(Stop::Signal(Signal::SIGTERM));
     let stopped = WaitEnd::Stopped(Stop::Signal(Signal::SIGTERM));
-    let unsent = answered(0, Err(Failure::Interrupted { sent: false }));
+    let unsent = answered(0, Err(Failure::interrupted(Delivery::NotSent)));
     assert_eq!(waiter(None).on(unsent, signal, at(1)).1, WaitStep::End(stopped.clone()));
-    let sent = answered(0, Err(Failure::Interrupted { sent: true }));
+    let sent = answered(0, Err(Failure::interrupted(Delivery::Pending)));
     assert_eq!(waiter(None).on(sent, signal, at(1)).1, WaitStep::Withdraw(stopped.clone()));
     let (_, step) = waiter(None).on(answered(0, queued(10)), signal, at(1));
     assert_eq!(step, WaitStep::Withdraw(stopped));
@@ -196,14 +196,14 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     // Nor does a waiter that has slept too long know of a fault.
     let mut starved = waiter(Some(2_000));
     starved.on(answered(0, queued(10_000)), None, at(1));
-    let woken = WaitEvent::Woken(Err(Failure::Interrupted { sent: false }));
+    let woken = WaitEvent::Woken(Err(Failure::interrupted(Delivery::NotSent)));
     assert_eq!(starved.on(woken, None, at(2_600)).1, WaitStep::Withdraw(timed_out()));
     // A server that did not end the sleep has stopped answering.
     let mut frozen = waiter(Some(2_000));
     frozen.on(answered(0, queued(10_000)), None, at(1));
     let lost = unreachable(Delivery::Pending);
     let step = frozen.on(WaitEvent::Woken(Err(lost.clone())), None, at(2_500)).1;
-    assert_eq!(step, WaitStep::Withdraw(WaitEnd::LostWhileQueued(lost)));
+    assert_eq!(step, WaitStep::Withdraw(WaitEnd::Failed(lost)));
     // Too little time is left for a sleep.
     let mut slower = waiter(Some(2_000));
     let (_, step) = slower.on(answered(0, queued(10_000)), None, at(1_500));
@@ -217,7 +217,7 @@ fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
         format!("rlock was not running for at least {time} {why}")
     };
     let start = || waiter(Some(2_000)).with_start_until(Some(at(2_000)), at(0));
-    let silent = || answered(0, Err(Failure::Interrupted { sent: true }));
+    let silent = || answered(0, Err(Failure::interrupted(Delivery::Pending)));
     for (now, problem) in
         [(9_000, "no answer within the wait limit".to_owned()), (20_000, not_running("10s"))]
     {

@@ -9,12 +9,15 @@ use super::cannot_query;
 use super::member::{Member, MemberReply};
 use super::member_store::MemberStore;
 use crate::report::Diagnostic;
+use crate::rules::FailureKind::{Interrupted, Misconfigured, Unavailable};
 use crate::rules::quorum::{
     Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Nomination, Outgoing,
     Proposal, QuorumOp,
 };
 use crate::rules::servers::Run;
-use crate::rules::{Answer, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show};
+use crate::rules::{
+    Answer, Delivery, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show,
+};
 use crate::store::blocking::received;
 use crate::store::{Interrupt, Store, attempt_number, repeated};
 use crate::system::channel::{Receiver, Sender, channel};
@@ -74,15 +77,15 @@ impl Quorum {
                 {
                     self.diagnostics.push(Diagnostic::Warning(fault.problem().to_owned()));
                 }
-                let obstacle = obstacle.map(Failure::Unavailable);
+                let obstacle = obstacle.map(|fault| Failure::new(Unavailable, fault));
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle })
             }
             Ok(AttemptEnd::Refused(answer)) => Ok(*answer),
             Ok(AttemptEnd::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
             // Only a sleep ends like this, and this is an attempt.
-            Ok(AttemptEnd::Woken) => Err(Failure::Interrupted { sent: true }),
+            Ok(AttemptEnd::Woken) => Err(Failure::interrupted(Delivery::Pending)),
             // The members have had all the time that there is.
-            Err(Failure::Interrupted { .. }) if is_over(interrupt) => {
+            Err(failure) if failure.kind == Interrupted && is_over(interrupt) => {
                 let useful = attempt.acquisition.votes().count(|()| true);
                 Err(self.too_few_for(&attempt, useful))
             }
@@ -91,7 +94,7 @@ impl Quorum {
         let names = self.members.iter().map(Member::name);
         let wrong = attempt.acquisition.wrong_clocks(names, false);
         for (number, fault) in wrong.into_iter().filter(|_| result.is_ok()) {
-            let failure = Failure::Misconfigured { fault, executed: false };
+            let failure = Failure::new(Misconfigured, fault);
             self.report(number, Err(failure), Vec::new());
         }
         let is_known = attempt.acquisition.may_be_known();
@@ -207,24 +210,24 @@ impl Quorum {
         let acquisition = &attempt.acquisition;
         if let Some(fault) = self.duplicate() {
             self.has_reported_duplicate = true;
-            return Failure::Misconfigured { fault, executed: false };
+            return Failure::new(Misconfigured, fault);
         }
         if let Some(fault) = self.too_young(attempt) {
-            return Failure::Unavailable(fault);
+            return Failure::new(Unavailable, fault);
         }
         let mut votes = acquisition.votes();
         let names = || self.members.iter().map(Member::name);
         for (number, fault) in acquisition.too_young(names(), Instant::now()) {
-            votes.votes[number] = Some(Err(Failure::Unavailable(fault)));
+            votes.votes[number] = Some(Err(Failure::new(Unavailable, fault)));
         }
         let wrong = acquisition.wrong_clocks(names(), true);
         for (number, fault) in &wrong {
-            let failure = Failure::Misconfigured { fault: fault.clone(), executed: false };
+            let failure = Failure::new(Misconfigured, fault.clone());
             votes.votes[*number] = Some(Err(failure));
         }
         match (self.too_few(useful, &votes), wrong.into_iter().next()) {
-            (Failure::Misconfigured { executed, .. }, Some((_, fault))) => {
-                Failure::Misconfigured { fault, executed }
+            (failure, Some((_, fault))) if failure.kind == Misconfigured => {
+                Failure { fault, ..failure }
             }
             (failure, _) => failure,
         }

@@ -8,6 +8,7 @@ use super::member::Member;
 use super::member_store::MemberStore;
 use super::posting::{FAREWELL, leaving};
 use crate::report::Diagnostic;
+use crate::rules::FailureKind::{Unavailable, Unconfirmed};
 use crate::rules::quorum::{
     ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
     is_release_decided, is_renewal_decided, merge, merge_listings,
@@ -79,11 +80,12 @@ impl Store for Quorum {
                 }
                 for number in lost {
                     let what = format!("{} has lost the hold", self.members[number].name());
-                    votes.votes[number] = Some(Err(Failure::Unavailable(UserMessage::new(what))));
+                    votes.votes[number] =
+                        Some(Err(Failure::new(Unavailable, UserMessage::new(what))));
                 }
                 Err(match (self.too_few(renewed, &votes), left) {
-                    (Failure::Unavailable(fault), left @ Some(_)) => {
-                        Failure::Unconfirmed { fault, left }
+                    (failure, left @ Some(_)) if failure.kind == Unavailable => {
+                        Failure { kind: Unconfirmed { left }, ..failure }
                     }
                     (failure, _) => failure,
                 })

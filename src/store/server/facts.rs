@@ -60,14 +60,14 @@ pub(in crate::store) fn of_service(sentinel: &mut Node, server: &mut Server, ser
         // The details follow the code of the error.
         match failure.problem().split_once("NOQUORUM ") {
             Some((_, why)) => server.facts.extend([("no-quorum".to_owned(), why.to_owned())]),
-            None => server.unanswered.push(failure.message()),
+            None => server.unanswered.push(failure.fault),
         }
     }
 }
 
 /// The reply; `None` if there is none, which is remembered.
 fn ask(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Value> {
-    asked(node, server, question)?.map_err(|it| server.unanswered.push(it.message())).ok()
+    asked(node, server, question)?.map_err(|it| server.unanswered.push(it.fault)).ok()
 }
 
 /// The reply, or the refusal; `None` without either, which is remembered.
@@ -76,7 +76,7 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
         return None;
     }
     match node.ask(question, None).map_err(Failure::from) {
-        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.message()),
+        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.fault),
         answer => return Some(answer),
     }
     None

@@ -12,7 +12,7 @@ use socket2::SockAddr;
 use super::endpoint::{Endpoint, Host};
 use super::route::Route;
 use super::tls::{Reread, TlsFiles};
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Delivery, Failure, FailureKind, UserMessage};
 use mistakes::{SCHEMES, SEPARATORS};
 
 /// One server, with everything that a connection to it needs.
@@ -167,11 +167,11 @@ impl Address {
 
     /// A connection broke for a reason that the user must fix, unless a server has served a request
     /// before: then certificates, for example, are probably changing.
-    pub(super) fn rejected(&self, fault: UserMessage, executed: bool) -> Failure {
-        match self.has_served() {
-            true => Failure::unreachable(fault, Delivery::Lost).if_others(true),
-            false => Failure::Misconfigured { fault, executed },
+    pub(super) fn rejected(&self, fault: UserMessage, delivery: Delivery) -> Failure {
+        if self.has_served() {
+            return Failure { kind: FailureKind::Unavailable, fault, delivery: Delivery::Lost };
         }
+        Failure { kind: FailureKind::Misconfigured, fault, delivery }
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
@@ -193,29 +193,28 @@ impl Address {
         self.password.is_some()
     }
 
-    /// Fills in the user and the password if the URL has none. An error means that there is a user
-    /// without a password.
-    pub(in crate::store) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
+    /// Fills in the user and the password if the URL has none, and sets the TLS files. An error means
+    /// that there is a user without a password, or that the URL does not use TLS, so that the files,
+    /// and the safety that the user expects from them, would be ignored.
+    pub(in crate::store) fn complete(
+        &mut self,
+        credentials: &Credentials,
+        files: &TlsFiles,
+    ) -> Result<(), String> {
         if self.password.is_none() {
             self.password.clone_from(&credentials.password);
             self.reread.clone_from(&credentials.reread);
             self.password_setting = credentials.setting;
         }
-        self.username = self.username.or_else(|| credentials.username.clone());
+        self.username = self.username.take().or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
             return Err(format!("username without a password; set {}", self.password_setting));
         }
-        Ok(self)
-    }
-
-    /// Sets the TLS files. An error means that the URL does not use TLS, so that the files, and the
-    /// safety that the user expects from them, would be ignored.
-    pub(in crate::store) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
         match &mut self.tls {
             Some(tls) => *tls = files.clone(),
             None => files.must_be_unused()?,
         }
-        Ok(self)
+        Ok(())
     }
 }
 

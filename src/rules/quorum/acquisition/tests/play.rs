@@ -140,5 +140,5 @@ pub(super) fn granted(fence: u64) -> MemberAnswer {
 }
 
 pub(super) fn failed() -> MemberAnswer {
-    MemberAnswer::Failed(Failure::Interrupted { sent: true })
+    MemberAnswer::Failed(Failure::interrupted(Delivery::Pending))
 }
