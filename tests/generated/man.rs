@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use clap::{Arg, Command};
 use rlock::exit::{self, Subcommands};
-use rlock::rules::servers::all as findings;
+use rlock::rules::servers::table as findings;
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
 use super::manual;

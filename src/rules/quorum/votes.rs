@@ -70,15 +70,11 @@ impl<T> Votes<T> {
             _ => None,
         });
         let lasting: Vec<_> = lasting.collect();
-        let mut failures = Vec::new();
-        for (name, vote) in names.zip(&self.votes) {
-            match vote {
-                Some(Ok(_)) => {}
-                Some(Err(failure)) => failures.push(failure.problem().to_owned()),
-                None => failures.push(format!("{name} did not answer")),
-            }
-        }
-        let why = failures.join("; ");
+        let failures = names.zip(&self.votes).filter_map(|(name, vote)| match vote {
+            Some(vote) => vote.as_ref().err().map(|failure| failure.problem().to_owned()),
+            None => Some(format!("{name} did not answer")),
+        });
+        let why = failures.collect::<Vec<_>>().join("; ");
         let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
         // If the other members are too few, waiting does not help: the user must fix one of these.
         if servers - lasting.len() < required {

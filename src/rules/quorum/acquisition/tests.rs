@@ -8,7 +8,7 @@ use std::time::Duration;
 use self::play::*;
 use super::*;
 use crate::rules::model::lock::DAY;
-use crate::rules::{Fence, ServerTime, UserMessage};
+use crate::rules::{Failure, Fence, ServerTime, UserMessage};
 
 #[test]
 fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
@@ -43,9 +43,8 @@ fn a_hold_with_a_larger_fence_makes_the_next_one_larger() {
     play.reply(0, granted(10));
     play.reply(1, granted(20));
     play.replies([2, 2], failed);
-    let leaps = |(_, part): &(usize, QuorumOp)| {
-        matches!(part, QuorumOp::Commit(None, (Fence(20..276), None)))
-    };
+    let leaps =
+        |(_, op): &(usize, QuorumOp)| matches!(op, QuorumOp::Commit(None, (Fence(20..276), None)));
     assert!(play.asked().iter().all(leaps), "{:?}", play.outgoing);
 }
 
@@ -55,7 +54,7 @@ fn each_leap_past_a_larger_fence_is_twice_as_long_as_the_one_before() {
     play.replies([0, 1, 2], || nominated(10));
     let (mut largest, mut leaps) = (10, Vec::new());
     for _ in 0..3 {
-        let asked = play.asked().into_iter().find_map(|(_, part)| match part {
+        let asked = play.asked().into_iter().find_map(|(_, op)| match op {
             QuorumOp::Commit(None, (fence, None)) => Some(fence.0),
             _ => None,
         });
@@ -198,7 +197,7 @@ fn requests_that_are_nominated_together_ask_for_different_slots_that_a_majority_
             let nominated = Some(nomination(12, position, taken));
             play.reply(member, MemberAnswer::Proposed(Proposal { nominated, ..place(12, free()) }));
         }
-        let commits = play.asked().into_iter().filter_map(|(_, part)| match part {
+        let commits = play.asked().into_iter().filter_map(|(_, op)| match op {
             QuorumOp::Commit(_, (_, slot)) => slot.map(Slot::get),
             _ => None,
         });

@@ -81,8 +81,8 @@ impl World {
     fn carry_out(&mut self, index: usize, outgoing: Vec<Outgoing>, step: AttemptStep) {
         for Outgoing { member, round, what } in outgoing {
             match what {
-                MemberRequest::Ask(part) => {
-                    self.send(index, member, What::Ask(part), round, true);
+                MemberRequest::Ask(op) => {
+                    self.send(index, member, What::Ask(op), round, true);
                 }
                 MemberRequest::Listen(at_most) => {
                     self.servers[member].listen(index, round, now() + at_most);
