@@ -14,62 +14,41 @@ use variables::{given, setting};
 
 use crate::cli;
 use crate::error::Error;
-use crate::rules::{BoundedDuration, Label, Mode, Name, Owner, Token, Ttl, UserMessage};
+use crate::rules::{BoundedDuration, Label, Token, Ttl, UserMessage};
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
     pub(crate) server: ServerSettings,
-    pub(crate) name: Name,
-    pub(crate) mode: Mode,
+    /// With what the environment adds to them.
+    pub(crate) options: cli::LockArgs,
     pub(crate) ttl: Ttl,
     /// `None`: wait indefinitely; zero: do not wait.
     pub(crate) wait_limit: Option<Duration>,
     /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
     pub(crate) start_limit: Option<Duration>,
-    pub(crate) at_least: Duration,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) reentrant: bool,
-    pub(crate) next: bool,
-    pub(crate) supersedes: bool,
-    pub(crate) label: Option<Label>,
 }
 
 impl Terms {
     /// `read_once` is what a keeper has received.
     pub fn resolve(
         common: &cli::CommonArgs,
-        options: cli::LockArgs,
+        mut options: cli::LockArgs,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
-        let wait_limit = match options.nonblock {
-            true => Some(Duration::ZERO),
-            false => setting(options.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get),
+        let wait_limit = if options.nonblock {
+            Some(Duration::ZERO)
+        } else {
+            setting(options.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get)
         };
         if options.supersede && wait_limit == Some(Duration::ZERO) {
             let fault = UserMessage::new("--supersede requires waiting");
             return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
-        let mode = match (options.slots, options.shared) {
-            (Some(slots), _) => Mode::Slots(slots),
-            (None, true) => Mode::Shared,
-            (None, false) => Mode::Exclusive,
-        };
         let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
-        let owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
-        Ok(Self {
-            server: ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?,
-            name: options.name,
-            mode,
-            ttl,
-            wait_limit,
-            start_limit: wait_limit,
-            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
-            owner,
-            reentrant: options.reentrant,
-            next: options.next,
-            supersedes: options.supersede,
-            label: options.label.or_else(|| given("RLOCK_LABEL").map(Label::from)),
-        })
+        options.owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
+        options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
+        let server = ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?;
+        Ok(Self { server, options, ttl, wait_limit, start_limit: wait_limit })
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn run(
         // Usually a shell, because rlock itself exits.
         None => (getppid().as_raw(), HoldKind::Acquire),
     };
-    let client = identity::of_process(pid, kind, terms.label.clone());
+    let client = identity::of_process(pid, kind, terms.options.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {
         return keeper::run(token, process, terms, client, inherited, report);
     }
@@ -64,13 +64,13 @@ pub(super) fn run(
         Output::Human => Ok(format!("{}\n", token.as_str())),
         Output::Json { .. } => output::line(object! {
             status: "acquired",
-            name: terms.name.as_str(),
+            name: terms.options.name.as_str(),
             token: token.as_str(),
             fence: grant.acquired.fence,
             ttl_ms: grant.request.ttl.as_millis(),
             slot: grant.acquired.slot,
         }),
-        Output::Shell => Ok(assignments(&grant.variables(&terms.name))),
+        Output::Shell => Ok(assignments(&grant.variables(&terms.options.name))),
     };
     // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
     // after the lease, which only a keeper renews.
