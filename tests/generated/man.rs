@@ -74,7 +74,7 @@ impl Page<'_> {
     /// All ways to call the command. The page of the program leaves the options to the other pages.
     fn synopsis(&self) -> String {
         let form = |command: &Command, options: &[String]| {
-            let words = positionals(command).map(in_synopsis);
+            let words = command.get_positionals().map(in_synopsis);
             let words: Vec<String> = options.iter().cloned().chain(words).collect();
             format!(".SY \"rlock {}\"\n{}\n.YS\n", command.get_name(), words.join("\n"))
         };
@@ -110,11 +110,9 @@ impl Page<'_> {
         headings.retain(|heading| seen.insert(*heading));
         // The program shows it last too.
         headings.sort_by_key(|heading| *heading == "Server");
-        let sections: String = headings
-            .into_iter()
-            .map(|heading| format!(".SS {heading}\n{}", of(Some(heading))))
-            .collect();
-        let positionals: String = positionals(self.command).map(entry).collect();
+        let section = |heading| format!(".SS {heading}\n{}", of(Some(heading)));
+        let sections: String = headings.into_iter().map(section).collect();
+        let positionals: String = self.command.get_positionals().map(entry).collect();
         let durations = paragraphs(&[&self.after_options().0]);
         format!(".SH OPTIONS\n{positionals}{}{sections}.SS Durations\n{durations}", of(None))
     }
@@ -196,10 +194,6 @@ impl Page<'_> {
     }
 }
 
-fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {
-    command.get_positionals()
-}
-
 /// The options for the synopsis, those of the server last. Options in one group, and options that all
 /// conflict with each other, are alternatives.
 fn alternatives(command: &Command) -> Vec<String> {
@@ -250,10 +244,10 @@ fn in_synopsis(argument: &Arg) -> String {
 
 /// The entry of an argument in the list of options.
 fn entry(argument: &Arg) -> String {
-    let forms: Vec<String> = match argument.is_positional() {
-        true => vec![format!("\\fI{}\\fR", value(argument))],
-        false => names(argument).iter().map(|name| with_value(argument, name)).collect(),
-    };
+    let mut forms = Vec::from_iter(names(argument).iter().map(|name| with_value(argument, name)));
+    if argument.is_positional() {
+        forms.push(format!("\\fI{}\\fR", value(argument)));
+    }
     let short = argument.get_help().unwrap().to_string();
     let long = argument.get_long_help().map_or(short.clone(), ToString::to_string);
     let mut lines = long.split("\n\n");
@@ -280,10 +274,7 @@ fn with_value(option: &Arg, name: &str) -> String {
         return name;
     }
     let value = format!("\\fI{}\\fR", value(option));
-    match is_optional(option) {
-        true => format!("{name} [{value}]"),
-        false => format!("{name} {value}"),
-    }
+    if is_optional(option) { format!("{name} [{value}]") } else { format!("{name} {value}") }
 }
 
 fn list<T: AsRef<str>, U: AsRef<str>>(entries: &[(T, U)]) -> String {
