@@ -8,13 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::acl::{rule, set_up};
-use crate::support::proxy::Proxy;
-use crate::support::server::free_port;
-use crate::support::{
-    self, Client, Finished, Running, Server, acquire, acquired, at, binary, holder, is_gone, rlock,
-    run, until, waiter,
-};
+use crate::support::{self, *};
 
 /// A token that holds nothing.
 const TOKEN: &str = "01234567-89ab-4cde-8f01-23456789abcd";

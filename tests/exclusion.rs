@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use crate::support::{
-    self, Finished, Running, Server, acquire, acquired, held, holder, run, until, waiter,
-};
+use crate::support::{self, *};
 
 #[test]
 fn fifty_processes_increment_a_counter_without_lost_updates() {

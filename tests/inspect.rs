@@ -5,14 +5,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::errors::{fails, replicated};
-use crate::support::acl::{rule, set_up};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::Proxy;
-use crate::support::pty::Terminal;
-use crate::support::{
-    self, Client, Finished, Running, Server, acquire, acquired, at, held, holder, run, until,
-    waiter,
-};
+use crate::support::{self, *};
 use serde_json::{Value, json};
 
 /// What `inspect --json` prints without locks.

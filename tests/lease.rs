@@ -7,13 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::limit::Process;
-use crate::support::proxy::Proxy;
-use crate::support::trace::Paused;
-use crate::support::{
-    self, Client, Finished, LongerWait, READY, Running, Server, acquire, acquired, at, held,
-    holder, is_gone, quorum, rlock, run, until,
-};
+use crate::support::{self, *};
 
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {

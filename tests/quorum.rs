@@ -5,9 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::acl::{rule, set_up};
 use crate::support::quorum::{at, at_urls, far, having, servers, without};
-use crate::support::{Client, Finished, LongerWait, Running, Server, binary, run, until};
+use crate::support::*;
 
 /// Waits for four renewals, which are a third of a lease apart. The holder needs -v.
 fn renew_for_a_lease(holder: &mut Running) {

@@ -8,10 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::errors::{MISTAKES, rows, shows_no_secret};
-use crate::support::{
-    Finished, READY, Running, Server, acquire, acquired, also_on_local, binary, holder, rlock, run,
-    until, waiter,
-};
+use crate::support::*;
 
 also_on_local! {
     the_remedy_of_inspect_ends_only_the_hold_whose_process_is_dead,

@@ -4,11 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::proxy::Proxy;
-use crate::support::{
-    self, Finished, LongerWait, Running, Server, acquired, at, held, holder, is_gone, run, until,
-    waiter,
-};
+use crate::support::{self, *};
 
 /// Just before the command starts, it would be too late: see docs/design.md.
 #[test]
