@@ -385,30 +385,6 @@ fn killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl() {
 }
 
 #[test]
-fn everything_but_the_guard_expires_by_itself_too() {
-    let (server, first) = held(&[]);
-    let second = support::waiter(&server, &[], "L", "");
-    // No process is left to read its message.
-    second.ends_by("KILL");
-    until("it is gone", || server.reports("blocked_clients:0"));
-    first.finish();
-    let third = support::waiter(&server, &[], "L", "");
-    let keys = server.cli(&["KEYS", "*"]);
-    assert_eq!(keys.lines().count(), 7, "{keys}");
-    for key in keys.lines() {
-        assert!(server.cli_number(&["PTTL", key]) > 0, "{key}");
-    }
-    third.finish();
-    until("the message expires", || server.cli(&["KEYS", "*mail*"]).is_empty());
-    // A free lock keeps its ended tokens for a minute, and its fence and history for a day.
-    let day = 24 * 3600 * 1000;
-    for (key, kept) in [("tombstones", 60_000), ("state", day), ("history", day)] {
-        let left = server.cli_number(&["PTTL", &format!("{{rlock:L}}?1{key}")]);
-        assert!((kept - 60_000..=kept + 60_000).contains(&left), "{key}: {left}");
-    }
-}
-
-#[test]
 fn kill_after_is_the_time_a_command_and_its_children_have_to_clean_up() {
     let server = Server::start();
     let worker = "trap 'echo cleaning; sleep 0.3; echo clean; exit' TERM; echo READY

@@ -200,23 +200,6 @@ fn a_holder_that_came_meanwhile_is_not_touched() {
 }
 
 #[test]
-fn the_remedy_for_a_revoked_hold_ends_only_that_hold() {
-    let server = Server::start();
-    let slots = ["--slots", "2", "--ttl", "60s"];
-    let token = acquire(&server, &slots, "L");
-    let alive = holder(&server, &slots, "L");
-    let revokes =
-        Running::start(&mut server.rlock(["release", "--force", "--id", &token[..8], "L"]));
-    let states = || server.inspect("L")["holders"].to_string();
-    until("it is revoked", || states().contains(r#""state":"revoked""#));
-    revokes.ends_by("TERM");
-    let page = server.run("inspect L").exits(0).out();
-    types(&server, suggested(&page)).exits(0).shows("revoked");
-    assert_eq!(server.inspect("L")["holders"].as_array().unwrap().len(), 1, "{page}");
-    alive.finish().exits(0);
-}
-
-#[test]
 fn a_command_on_a_url_with_a_password_shows_none_and_touches_no_server() {
     let (here, other) = (Server::on_tcp(&["--requirepass", "s3cret"]), Server::start());
     let url = here.tcp_url().replace("//", "//:s3cret@");

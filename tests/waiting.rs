@@ -153,22 +153,6 @@ fn a_waiter_shows_in_a_log_that_its_position_or_the_holder_has_changed() {
 }
 
 #[test]
-fn a_waiter_that_loses_its_connection_keeps_its_position() {
-    let server = Server::on_tcp(&[]);
-    let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let first = holder(&server, &[], "L");
-    let mut patient = Running::start(&mut at(&proxy.url(), "exec -v --ttl 3s L echo in"));
-    patient.told("waiting at position 1");
-    let second = waiter(&server, &[], "L", "second");
-    proxy.cut();
-    patient.told("at position 1, sleeping");
-    patient.told("at position 1, sleeping");
-    first.finish();
-    patient.finish().prints("in");
-    second.finish();
-}
-
-#[test]
 fn a_heartbeat_makes_up_for_a_lost_wake_up() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
