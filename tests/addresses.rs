@@ -7,10 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use crate::errors::replicated;
-use crate::support::cluster::Cluster;
-use crate::support::name::Name;
-use crate::support::sentinels::Service;
-use crate::support::{Client, Finished, LongerWait, Server, binary, run, until};
+use crate::support::*;
 
 /// One of several addresses, which accepts connections, is frozen.
 #[track_caller]

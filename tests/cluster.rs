@@ -1,9 +1,6 @@
 //! A cluster: each lock is on one of several masters, and clients find it wherever it moves.
 
-use crate::support::acl::{rule, set_up};
-use crate::support::client::took_turns;
-use crate::support::cluster::Cluster;
-use crate::support::{Client, Finished, LongerWait, run, until};
+use crate::support::*;
 
 fn at(cluster: &Cluster) -> Client {
     Client::of(cluster.url())

@@ -8,10 +8,8 @@ use nix::errno::Errno::{self, *};
 use nix::libc;
 use nix::unistd::geteuid;
 
-use crate::support::name::Name;
 use crate::support::quorum::servers;
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Client, Finished, Server, at, held, holder, run};
+use crate::support::*;
 use crate::tls::Authority;
 
 /// The status without --on-unreachable, and what is said.

@@ -1,7 +1,6 @@
 //! One name that a provider moves, in a failover.
 
-use crate::support::endpoint::{Endpoint, Old};
-use crate::support::{Client, Finished, Server};
+use crate::support::*;
 
 fn client(name: &Endpoint) -> Client {
     Client::of(name.url()).with("RLOCK_TTL", "3s")

@@ -7,8 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::errors::{fails, reports_in_one_harmless_line};
-use crate::support::server::free_port;
-use crate::support::{Client, Finished, LongerWait, Running, Server, at, binary, held, run};
+use crate::support::*;
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its address.

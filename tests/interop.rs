@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Finished, Running, Server, acquire, acquired, holder, python, until, waiter};
+use crate::support::*;
 
 /// A library: how it makes a lock, and which key that lock uses.
 struct Library {

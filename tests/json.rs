@@ -7,11 +7,7 @@ use nix::errno::Errno;
 use nix::libc::SYS_signalfd4;
 use serde_json::Value;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::server::free_port;
-use crate::support::{
-    Finished, Running, Server, acquire, acquired, at, holder, run, until, waiter,
-};
+use crate::support::*;
 use crate::while_pid::held_back;
 
 /// The section JSON of a man page: each field as a path, with its text.

@@ -7,13 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::limit::Process;
-use crate::support::proxy::Proxy;
-use crate::support::trace::Paused;
-use crate::support::{
-    self, Client, Finished, LongerWait, READY, Running, Server, acquire, acquired, at, held,
-    holder, is_gone, quorum, rlock, run, until,
-};
+use crate::support::{self, *};
 
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {
@@ -388,30 +382,6 @@ fn killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl() {
     assert!(left.is_none_or(|left| left <= 3_000), "{left:?}");
     until("the command is gone", || is_gone(&command));
     server.run("exec L true").exits(0);
-}
-
-#[test]
-fn everything_but_the_guard_expires_by_itself_too() {
-    let (server, first) = held(&[]);
-    let second = support::waiter(&server, &[], "L", "");
-    // No process is left to read its message.
-    second.ends_by("KILL");
-    until("it is gone", || server.reports("blocked_clients:0"));
-    first.finish();
-    let third = support::waiter(&server, &[], "L", "");
-    let keys = server.cli(&["KEYS", "*"]);
-    assert_eq!(keys.lines().count(), 7, "{keys}");
-    for key in keys.lines() {
-        assert!(server.cli_number(&["PTTL", key]) > 0, "{key}");
-    }
-    third.finish();
-    until("the message expires", || server.cli(&["KEYS", "*mail*"]).is_empty());
-    // A free lock keeps its ended tokens for a minute, and its fence and history for a day.
-    let day = 24 * 3600 * 1000;
-    for (key, kept) in [("tombstones", 60_000), ("state", day), ("history", day)] {
-        let left = server.cli_number(&["PTTL", &format!("{{rlock:L}}?1{key}")]);
-        assert!((kept - 60_000..=kept + 60_000).contains(&left), "{key}: {left}");
-    }
 }
 
 #[test]

@@ -14,11 +14,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 use rlock::store::local::copies;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{
-    Finished, LongerWait, Running, Server, acquire, holder, holder_that_cleans_up, run, until,
-    waiter,
-};
+use crate::support::*;
 
 /// A unique part of a file name, as rlock makes it.
 const UUID: &str = "21037f5e-fca6-4037-8f83-5797379be1c3";

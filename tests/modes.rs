@@ -9,11 +9,7 @@ use nix::errno::Errno;
 use nix::libc;
 use serde_json::Value;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{
-    self, Finished, LongerWait, READY, Server, acquire, acquired, binary, held, holder, run, until,
-    waiter,
-};
+use crate::support::{self, *};
 
 #[test]
 fn readers_share_and_a_waiting_writer_holds_back_later_readers() {

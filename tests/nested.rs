@@ -1,6 +1,6 @@
 //! A command that asks for an enclosing lock does not wait for itself.
 
-use crate::support::{self, Finished, Running, Server, binary, held};
+use crate::support::{self, *};
 
 #[test]
 fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {

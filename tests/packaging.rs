@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Finished, binary, run};
+use crate::support::*;
 use tempfile::TempDir;
 
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::errors::{fails, shows_no_secret};
-use crate::support::{Client, Finished, READY, Running, Server, acquire, at, rlock, run, until};
+use crate::support::*;
 
 const REJECTED: &str = "rejected the username or password";
 

@@ -1,9 +1,7 @@
 //! Precedence: --next goes ahead of the queue, and of the waiters with --supersede only the newest
 //! remains.
 
-use crate::support::{
-    Finished, LongerWait, Running, Server, also_on_local, held, holder, until, waiter,
-};
+use crate::support::*;
 
 also_on_local! {
     next_goes_ahead_of_the_queue_and_behind_others_with_next,

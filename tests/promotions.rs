@@ -3,11 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::acl::{rule, set_up};
-use crate::support::endpoint::{Endpoint, Old};
-use crate::support::proxy::Proxy;
 use crate::support::quorum::{at, at_urls, grow_old, servers};
-use crate::support::{Client, Finished, Server, until};
+use crate::support::*;
 
 const MARK: &str = "{rlock:}?1promoted";
 

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::support::quorum::{at, far, servers};
-use crate::support::{Finished, LongerWait, READY, Running, Server, run, until};
+use crate::support::*;
 
 fn queued(server: &Server) -> String {
     server.cli(&["ZCARD", "{rlock:L}?1queue"])

@@ -5,10 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::support::{
-    Finished, Running, Server, acquire, binary, blocks_of, holder, python, run, send_signal, until,
-    waiter, yaml,
-};
+use crate::support::*;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -4,10 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use nix::libc::SIGINT;
 
-use crate::support::{
-    Finished, LongerWait, Running, Server, acquire, also_on_local, held, holder, quorum, run,
-    until, waiter,
-};
+use crate::support::*;
 
 also_on_local! {
     one_of_several_holds_is_revoked_and_its_holder_prints_the_reason,

@@ -6,10 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use crate::support::cluster::Cluster;
-use crate::support::proxy::Proxy;
-use crate::support::sentinels::Service;
-use crate::support::{Client, Finished, Running, Server, at, quorum, run, until};
+use crate::support::*;
 
 /// A master, and a replica with a wire between them.
 fn with_a_far_replica() -> (Server, Proxy, Server) {

@@ -3,8 +3,7 @@
 use nix::errno::Errno;
 use nix::libc;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, held, is_gone, rlock, run, until};
+use crate::support::*;
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {

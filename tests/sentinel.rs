@@ -3,11 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use crate::support::acl::{rule, set_up};
-use crate::support::proxy::Proxy;
-use crate::support::sentinels::Service;
-use crate::support::server::free_port;
-use crate::support::{Client, Finished, LongerWait, until};
+use crate::support::*;
 
 /// The options with which a lock survives a failover that begins right after the grant.
 const SURE: &str = "--min-replicas 1 --io-timeout 4s";

@@ -5,12 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::acl::{rule, set_up};
-use crate::support::cluster::Cluster;
-use crate::support::name::Name;
-use crate::support::proxy::Proxy;
-use crate::support::sentinels::Service;
-use crate::support::{Client, Finished, Server, run, until};
+use crate::support::*;
 use crate::tls::{Authority, trusting};
 use serde_json::Value;
 

@@ -3,8 +3,7 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
-use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, held, holder, run, until};
+use crate::support::{self, *};
 
 /// The test is about this moment, so it has no event to wait for.
 fn spin(time: Duration) {

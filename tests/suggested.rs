@@ -8,10 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::errors::{MISTAKES, rows, shows_no_secret};
-use crate::support::{
-    Finished, READY, Running, Server, acquire, acquired, also_on_local, binary, holder, rlock, run,
-    until, waiter,
-};
+use crate::support::*;
 
 also_on_local! {
     the_remedy_of_inspect_ends_only_the_hold_whose_process_is_dead,
@@ -200,23 +197,6 @@ fn a_holder_that_came_meanwhile_is_not_touched() {
     let refused = types(&server, suggested(&page)).exits(77).err();
     types(&server, suggested(&refused)).exits(0).shows(&format!("pid {} (sh)", next.pid()));
     next.finish().exits(0);
-}
-
-#[test]
-fn the_remedy_for_a_revoked_hold_ends_only_that_hold() {
-    let server = Server::start();
-    let slots = ["--slots", "2", "--ttl", "60s"];
-    let token = acquire(&server, &slots, "L");
-    let alive = holder(&server, &slots, "L");
-    let revokes =
-        Running::start(&mut server.rlock(["release", "--force", "--id", &token[..8], "L"]));
-    let states = || server.inspect("L")["holders"].to_string();
-    until("it is revoked", || states().contains(r#""state":"revoked""#));
-    revokes.ends_by("TERM");
-    let page = server.run("inspect L").exits(0).out();
-    types(&server, suggested(&page)).exits(0).shows("revoked");
-    assert_eq!(server.inspect("L")["holders"].as_array().unwrap().len(), 1, "{page}");
-    alive.finish().exits(0);
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::proxy::Proxy;
-use crate::support::{self, Client, Finished, READY, Running, Server, held, run, until};
+use crate::support::{self, *};
 
 const NOT_RUNNING: &str = "rlock was not running for ";
 const CAUSES: &str = " (suspended, or the host was overloaded)";

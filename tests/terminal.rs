@@ -9,9 +9,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::support::limit::Process;
-use crate::support::pty::{Terminal, ends};
-use crate::support::{self, Finished, Server, until};
+use crate::support::{self, *};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";

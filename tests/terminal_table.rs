@@ -5,9 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::support::limit::set_limit;
-use crate::support::pty::{Terminal, bash};
-use crate::support::{Server, binary};
+use crate::support::*;
 
 const TABLE: &str = include_str!("terminal_table.txt");
 

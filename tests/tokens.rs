@@ -7,10 +7,7 @@ use std::process::{Command, Stdio};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 
-use crate::support::limit::Process;
-use crate::support::{
-    self, Finished, Running, Server, acquire, acquired, held, holder, run, send_signal, until,
-};
+use crate::support::{self, *};
 
 #[test]
 fn acquire_prints_a_token_that_renews_and_releases() {

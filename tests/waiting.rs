@@ -4,11 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::proxy::Proxy;
-use crate::support::{
-    self, Finished, LongerWait, Running, Server, acquired, at, held, holder, is_gone, run, until,
-    waiter,
-};
+use crate::support::{self, *};
 
 /// Just before the command starts, it would be too late: see docs/design.md.
 #[test]
@@ -154,22 +150,6 @@ fn a_waiter_shows_in_a_log_that_its_position_or_the_holder_has_changed() {
     assert!(!told.contains("after 1m"), "{told}");
     next.finish();
     last.finish().prints("ENTERED last");
-}
-
-#[test]
-fn a_waiter_that_loses_its_connection_keeps_its_position() {
-    let server = Server::on_tcp(&[]);
-    let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let first = holder(&server, &[], "L");
-    let mut patient = Running::start(&mut at(&proxy.url(), "exec -v --ttl 3s L echo in"));
-    patient.told("waiting at position 1");
-    let second = waiter(&server, &[], "L", "second");
-    proxy.cut();
-    patient.told("at position 1, sleeping");
-    patient.told("at position 1, sleeping");
-    first.finish();
-    patient.finish().prints("in");
-    second.finish();
 }
 
 #[test]

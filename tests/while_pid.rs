@@ -10,11 +10,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::geteuid;
 
-use crate::support::compiled::STORM;
-use crate::support::limit::{Process, limit};
-use crate::support::proxy::Proxy;
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
+use crate::support::{self, *};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
 fn text(body: &str) -> String {

@@ -29,11 +29,21 @@ pub mod sentinels;
 pub mod server;
 pub mod trace;
 
-pub use client::Client;
-pub use limit::until;
+pub use acl::{rule, set_up};
+pub use client::{Client, took_turns};
+pub use cluster::Cluster;
+pub use compiled::STORM;
+pub use endpoint::{Endpoint, Old};
+pub use limit::{Process, Stream, limit, output_of, set_limit, until};
 pub use longer::LongerWait;
+pub use name::Name;
+pub use proxy::Proxy;
+pub use pty::{Terminal, bash, ends};
 pub use python::{python, yaml};
-pub use server::{Server, send_signal};
+pub use sandbox::{Refused, refuse};
+pub use sentinels::Service;
+pub use server::{Server, free_port, send_signal};
+pub use trace::{Paused, kill_at};
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -41,7 +51,6 @@ use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::LazyLock;
 
-use limit::{Process, Stream, output_of};
 use nix::libc;
 use serde_json::Value;
 

@@ -103,8 +103,7 @@ fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
 }
 
 #[test]
-fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
--> Result<(), String> {
+fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last() {
     let holder = |id: &str, kind, state| Holder {
         id: id.into(),
         client: ClientInfo { kind, ..ClientInfo::default() },
@@ -138,14 +137,11 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         let mut waiter = waiter(None);
         waiter.on(answered(0, Ok(queued)), None, at(1_000));
         let (_, step) = waiter.on(WaitEvent::Woken(Ok(())), None, at(4_000));
-        let WaitStep::Ask { seen: Some(seen), .. } = step else {
-            return Err(format!("{step:?}"));
-        };
+        let WaitStep::Ask { seen: Some(seen), .. } = step else { panic!("{step:?}") };
         assert_eq!(format!("{:?} {}", seen.left, seen.ids.join(" ")), told);
     }
     assert_eq!(heartbeat(Duration::from_secs(6)), Duration::from_secs(2));
     assert_eq!(heartbeat(Duration::from_secs(60)), Duration::from_secs(10));
-    Ok(())
 }
 
 #[test]
@@ -211,7 +207,7 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
 }
 
 #[test]
-fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
+fn a_waiter_that_was_not_running_blames_no_server() {
     let not_running = |time: &str| {
         let why = "(suspended, or the host was overloaded)";
         format!("rlock was not running for at least {time} {why}")
@@ -222,17 +218,13 @@ fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
         [(9_000, "no answer within the wait limit".to_owned()), (20_000, not_running("10s"))]
     {
         let (notes, step) = start().on(silent(), None, at(now));
-        let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else {
-            return Err(format!("{step:?}"));
-        };
+        let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else { panic!("{step:?}") };
         assert_eq!((failure.problem(), notes), (&*problem, vec![]));
     }
     // The reply came too late for its lease, but not from the server.
     let mut late = waiter(None).with_start_until(None, at(0));
     let (_, step) = late.on(answered(0, granted()), None, at(60_000));
-    let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else {
-        return Err(format!("{step:?}"));
-    };
+    let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else { panic!("{step:?}") };
     assert_eq!(failure.to_string(), not_running("22s"));
     // After a sleep that was too long, whatever the server answers.
     let told = |now: u64| {
@@ -247,5 +239,4 @@ fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
     };
     assert_eq!(told(18_000), Vec::<String>::new());
     assert_eq!(told(60_000), [not_running("42s")]);
-    Ok(())
 }
