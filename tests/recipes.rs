@@ -136,8 +136,29 @@ fn an_example_runs_its_commands_once_it_holds_its_lock() {
     let block = format!("token=$({acquire}) || exit\n{migrate}\nRLOCK_TOKEN=$token {release}");
     let unit = recipe("Elect a leader");
     let halves = ["first-half", "second-half"];
+    let tools = ["flock", "cronlock", "run-one", "setlock", "consul lock", "etcdctl lock"];
+    let replaced = tools.iter().flat_map(|tool| replacements(tool)).map(|[_, line]| line);
+    let replaced: Vec<String> = replaced.filter(|line| line.starts_with("rlock exec")).collect();
+    let replacing = [
+        ("backup", Some(75), &["backup.sh"][..]),
+        ("backup", None, &["prepare", "backup.sh"]),
+        ("backup", Some(75), &["backup.sh"]),
+        ("nightly", Some(75), &["job.sh"]),
+        ("report", Some(75), &["report.sh"]),
+        ("backup", Some(1), &["backup.sh"]),
+        ("backup", Some(75), &["backup.sh"]),
+        ("backup", Some(0), &["backup.sh"]),
+        ("deploy", None, &["make deploy"]),
+        ("deploy", None, &["make deploy"]),
+        ("render", None, &["prepare", "render.sh"]),
+        ("deploy", None, &["make deploy"]),
+        ("deploy", None, &["make deploy"]),
+    ];
+    assert_eq!(replaced.len(), replacing.len(), "{replaced:?}");
+    let replaced = replaced.iter().zip(replacing);
+    let replaced = replaced.map(|(line, (lock, busy, ran))| (line.as_str(), lock, busy, ran));
     // The status if the lock is busy, unless the example waits.
-    for (example, lock, busy, ran) in [
+    let examples = [
         (between(&cron, "17 3 * * * ", "\n"), "backup", Some(75), &["backup.sh"][..]),
         (between(&timer, "ExecStart=", "\n"), "backup", Some(75), &["backup.sh"]),
         ("once backup -- backup.sh", "backup", Some(75), &["backup.sh"]),
@@ -165,7 +186,8 @@ fn an_example_runs_its_commands_once_it_holds_its_lock() {
         (&pod, "leader", None, &["serve.sh"]),
         (&blocks("Lock a script that you cannot wrap")[0], "import", None, &halves),
         (&recipe("Renew a lock in a script"), "import", None, &halves),
-    ] {
+    ];
+    for (example, lock, busy, ran) in examples.into_iter().chain(replaced) {
         let place = Place::new(ran);
         place.program("once", &recipe("Give many cron jobs the same options"));
         let first = holder(&place.server, &[], lock);
@@ -432,76 +454,16 @@ fn the_first_lines_of_the_readme_run_and_show_a_job() {
     assert!(place.log()[1].starts_with("backup"), "{:?}", place.log());
 }
 
-/// `flock` runs here too; of the other tools, only what replaces them.
 #[test]
-fn what_another_tool_did_rlock_does() {
+fn what_a_script_did_with_flock_it_does_with_rlock() {
     let halves = ["first-half", "second-half"];
-    let both = ["prepare", "backup.sh"];
-    for (tool, jobs) in [
-        (
-            "flock",
-            &[
-                ("backup", Some(75), &["backup.sh"][..]),
-                ("backup", None, &both),
-                ("import", None, &halves),
-            ][..],
-        ),
-        (
-            "cronlock",
-            &[
-                ("backup", Some(75), &["backup.sh"]),
-                ("nightly", Some(75), &["job.sh"]),
-                ("report", Some(75), &["report.sh"]),
-            ],
-        ),
-        ("run-one", &[("backup", Some(1), &["backup.sh"])]),
-        ("setlock", &[("backup", Some(75), &["backup.sh"]), ("backup", Some(0), &["backup.sh"])]),
-        (
-            "consul lock",
-            &[
-                ("deploy", None, &["make deploy"]),
-                ("deploy", None, &["make deploy"]),
-                ("render", None, &["prepare", "render.sh"]),
-            ],
-        ),
-        ("etcdctl lock", &[("deploy", None, &["make deploy"]), ("deploy", None, &["make deploy"])]),
-    ] {
-        let rows = replacements(tool);
-        // Of flock, the others are below.
-        assert_eq!(rows.len(), if tool == "flock" { 5 } else { jobs.len() }, "{tool}: {rows:?}");
-        for ([before, after], (lock, busy, ran)) in rows.into_iter().zip(jobs) {
+    let jobs = [&["backup.sh"][..], &["prepare", "backup.sh"], &halves];
+    for (lines, ran) in replacements("flock").into_iter().zip(jobs) {
+        let rest = if ran == halves { "first-half; second-half" } else { "" };
+        for line in lines {
             let place = Place::new(ran);
-            // A lock of all that the page mentions.
-            let slots = if after.contains("--slots 3") { "--slots 3" } else { "" };
-            let taken = if slots.is_empty() { 1 } else { 3 };
-            let body = if after.contains("acquire") { "first-half; second-half" } else { "" };
-            let holders: Vec<_> = (0..taken)
-                .map(|_| holder(&place.server, &Vec::from_iter(slots.split_whitespace()), lock))
-                .collect();
-            let script = format!("{after}\n{body}");
-            let waiting = match busy {
-                Some(status) => {
-                    place.run(&format!("{after}\nexit $?")).exits(*status);
-                    None
-                }
-                None => {
-                    Some(place.start(&format!("{script}\nexit $?")).tells("waiting at position 1"))
-                }
-            };
-            assert_eq!(place.log(), [""; 0], "{after}");
-            for holder in holders {
-                holder.finish();
-            }
-            match waiting {
-                Some(waiting) => waiting.end().exits(0),
-                None => place.run(&format!("{script}\nexit $?")).exits(0),
-            };
-            assert_eq!(place.log(), *ran, "{after}");
-            if tool == "flock" {
-                let place = Place::new(ran);
-                place.run(&format!("{before}\n{body}\nexit $?")).exits(0);
-                assert_eq!(place.log(), *ran, "{before}");
-            }
+            place.run(&format!("{line}\n{rest}")).exits(0);
+            assert_eq!(place.log(), ran, "{line}");
         }
     }
 }
