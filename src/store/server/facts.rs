@@ -75,11 +75,9 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
     if server.failure.is_some() {
         return None;
     }
-    match node.ask(question, None).map_err(Failure::from) {
-        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.message()),
-        answer => return Some(answer),
-    }
-    None
+    let answer = node.ask(question, None).map_err(Failure::from);
+    server.failure = answer.as_ref().err().filter(|it| it.is_unreachable()).map(Failure::message);
+    server.failure.is_none().then_some(answer)
 }
 
 /// A warning for the operator if the server evicts keys rather than refuse writes. `None` also if
