@@ -16,7 +16,7 @@ use super::server::cluster::masters_in;
 use super::server::scripts::keys;
 use super::server::{Node, Probe, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Cmd, Limit};
-use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Run, Server, Survey};
+use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
     Answer, Failure, FailureKind, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal,
@@ -195,36 +195,36 @@ fn of_server(
         unless_asked(&mut server, node);
         // The scripts above may have been known, but a restarted server knows none.
         let load = wire::cmd("EVAL").arg("return 1").arg(0).to_owned();
-        send(&mut server, "load scripts", node, [load]);
+        send(&mut server, "load scripts", node, &[load]);
         // A user who may use only some locks lists none.
         if settings.beside.is_none() {
             let mut scan = wire::cmd("SCAN");
             scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
-            send(&mut server, "list", node, [scan]);
+            send(&mut server, "list", node, &[scan]);
         }
         let of = |name: &str, side: &str| wire::cmd(name).arg(key.side(side)).to_owned();
-        let asking = (role == Role::Node).then(|| wire::cmd("ASKING"));
-        let pruning = [
+        let mut pruning = vec![
             of("LTRIM", "history").arg(0).arg(-1).to_owned(),
             of("LREM", "history").arg(1).arg("").to_owned(),
             of("ZREMRANGEBYRANK", "tombstones").arg(0).arg(0).to_owned(),
             of("HGET", "state").arg("").to_owned(),
         ];
-        send(&mut server, "prune", node, pruning.into_iter().chain(asking));
+        pruning.extend((role == Role::Node).then(|| wire::cmd("ASKING")));
+        send(&mut server, "prune", node, &pruning);
         if probe == Some(Probe::Run) {
-            let mut began = None;
+            let (mark, mut run) = (Key::pattern(&settings.prefix).shared(PROMOTED), None);
             step(&mut server, "vote", || {
                 node.ask_promotion()?;
-                began = node.run_as_master(&Key::pattern(&settings.prefix).shared(PROMOTED))?;
+                run = node.run_as_master(&mark)?;
                 Ok(())
             });
-            server.began = began.map(|run: Run| (run.began, Instant::now().since(run.since)));
+            server.began = run.map(|it| (it.began, Instant::now().since(it.since)));
         }
         let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
         let remove = wire::cmd("UNLINK").arg(made.collect::<Vec<_>>()).to_owned();
         match server.steps.first() {
             Some((_, Ok(_))) if server.failure.is_none() => {
-                send(&mut server, "clean up", node, [remove]);
+                send(&mut server, "clean up", node, &[remove]);
             }
             // It has answered, so it may have made them.
             Some(_) => drop(node.ask(remove, None)),
@@ -450,18 +450,9 @@ fn step(server: &mut Server, name: &'static str, act: impl FnOnce() -> Result<()
 }
 
 /// Times a step that sends these commands.
-fn send(
-    server: &mut Server,
-    name: &'static str,
-    node: &mut Node,
-    commands: impl IntoIterator<Item = Cmd>,
-) {
-    step(server, name, || {
-        for command in commands {
-            node.ask(command, None)?;
-        }
-        Ok(())
-    });
+fn send(server: &mut Server, name: &'static str, node: &mut Node, commands: &[Cmd]) {
+    let mut asked = commands.iter().map(|command| node.ask(command.clone(), None));
+    step(server, name, || Ok(asked.try_for_each(|reply| reply.map(drop))?));
 }
 
 /// Without a connection, every other step would fail as the first one has.

@@ -75,11 +75,10 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
     if server.failure.is_some() {
         return None;
     }
-    match node.ask(question, None).map_err(Failure::from) {
-        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.fault),
-        answer => return Some(answer),
-    }
-    None
+    let answer = node.ask(question, None).map_err(Failure::from);
+    let silent = answer.as_ref().err().filter(|it| it.is_unreachable());
+    server.failure = silent.map(|failure| failure.fault.clone());
+    server.failure.is_none().then_some(answer)
 }
 
 /// A warning for the operator if the server evicts keys rather than refuse writes. `None` also if
