@@ -76,6 +76,9 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::rules::lease::renewal_interval;
+    use crate::rules::model::lock::CLAIM_WINDOW;
+    use crate::rules::waiter::heartbeat;
     use crate::rules::{LossPolicy, Timeout, show};
 
     #[test]
@@ -97,5 +100,32 @@ mod tests {
             }
         }
         assert!(stated > 5, "{stated}");
+    }
+
+    #[test]
+    fn a_figure_on_a_page_follows_from_the_defaults() {
+        let (ttl, kill_after) = (Ttl::DEFAULT.get(), LossPolicy::DEFAULT.kill_after);
+        let (interval, claim) = (renewal_interval(ttl), Duration::from_millis(CLAIM_WINDOW));
+        let stop = ttl - kill_after;
+        let readme = include_str!("../README.md");
+        let promises = include_str!("../docs/promises.md");
+        let troubleshooting = include_str!("../docs/troubleshooting.md");
+        for (page, before, figure, after) in [
+            (readme, "(`--ttl`, ", ttl, " by default"),
+            (readme, "`--kill-after`, ", kill_after, " by default"),
+            (readme, "notices within ", interval, ""),
+            (readme, "within another ", kill_after, ""),
+            (promises, "One dead waiter costs at most ", claim, ""),
+            (promises, "cost at most ", 2 * claim, ""),
+            (promises, "", 2 * claim + 3 * heartbeat(ttl), " with the default TTL"),
+            (promises, "a third of its TTL, but at most ", heartbeat(10 * ttl), ""),
+            (troubleshooting, "an outage of ", stop - interval - Duration::from_secs(1), ""),
+            (troubleshooting, "SIGTERM comes ", stop, " after the last renewal"),
+            (troubleshooting, "which may be ", interval, " before the outage"),
+            (troubleshooting, "Otherwise, keep ", ttl, ""),
+        ] {
+            let says = format!("{before}{} s{after}", figure.as_secs());
+            assert!(page.contains(&says), "no longer on its page: {says}");
+        }
     }
 }
