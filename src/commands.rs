@@ -42,7 +42,7 @@ pub(crate) fn run(subcommand: Subcommand, arguments: &[OsString], inherited: Inh
         Subcommand::Exec(options) => exec::run(options, inherited, report),
         Subcommand::Acquire(options) => acquire::run(options, arguments, inherited, report),
         Subcommand::Renew(options) => renew::run(options, report),
-        Subcommand::Release(options) => release::run(&options, report),
+        Subcommand::Release(options) => release::run(&options, inherited, report),
         Subcommand::Inspect(options) => inspect::run(&options, inherited, report),
     })
 }

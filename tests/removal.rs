@@ -1,5 +1,9 @@
 //! `release --force --id` revokes one hold, or removes one waiter, and says why.
 
+use std::os::unix::process::ExitStatusExt;
+
+use nix::libc::SIGINT;
+
 use crate::support::{
     Finished, LongerWait, Running, Server, acquire, also_on_local, holder, quorum, run, until,
     waiter,
@@ -10,6 +14,7 @@ also_on_local! {
     now_revokes_one_hold_immediately,
     a_waiter_is_removed_and_prints_the_reason,
     a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_expired,
+    a_forced_release_that_is_interrupted_says_when_what_it_revoked_ends,
     an_id_that_is_gone_changes_nothing_and_names_the_present_holder,
 }
 
@@ -121,6 +126,18 @@ fn a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_exp
     force.end().exits(0).says(" no longer holds the lock");
     stopped.signal("CONT");
     stopped.end().exits(76);
+}
+
+#[test]
+fn a_forced_release_that_is_interrupted_says_when_what_it_revoked_ends() {
+    let server = Server::start();
+    acquire(&server, &["--ttl", "1h"], "L");
+    let force = server.starts("release --force", "L").tells("waiting up to ");
+    force.signal("INT");
+    let ended = force.end();
+    assert_eq!(ended.status.signal(), Some(SIGINT), "{ended:?}");
+    ended.says("L: stopped by SIGINT while waiting; what was revoked ends within 59m");
+    assert_eq!(server.inspect("L")["state"], "revoked");
 }
 
 #[test]

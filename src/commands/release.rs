@@ -12,8 +12,13 @@ use crate::rules::request::Release;
 use crate::rules::{Key, Outcome, Token};
 use crate::store::Store;
 use crate::supervise::keeper_process;
+use crate::system::inherited::Inherited;
 
-pub(super) fn run(options: &ReleaseArgs, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(
+    options: &ReleaseArgs,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
     let token = (!options.force).then(|| config::token(options.hold.token.clone()));
     let token = token.transpose()?;
     let server = ServerSettings::resolve(&options.common, None, 0, ReadOnce::new())?;
@@ -21,7 +26,7 @@ pub(super) fn run(options: &ReleaseArgs, report: &Report) -> Result<Exit, Error>
     let mut store = open(&server, report)?;
     match token {
         Some(token) => release(&mut *store, options, &key, &token, report),
-        None => revoke::run(&mut *store, options, &server.prefix, &key, report),
+        None => revoke::run(&mut *store, options, &server.prefix, &key, inherited, report),
     }
 }
 

@@ -18,7 +18,9 @@ use crate::rules::{
     Revocation, ServerTime, Standing, State, UserMessage, View, foreign, freeing, show,
 };
 use crate::store::Store;
-use crate::system::poll::ready;
+use crate::system::inherited::Inherited;
+use crate::system::poll::{Want, ready};
+use crate::system::signals::Signals;
 use crate::text::Line;
 
 /// The pause between two checks for whether the revoked holders are gone. No message announces
@@ -32,9 +34,10 @@ pub(super) fn run(
     options: &ReleaseArgs,
     prefix: &Prefix,
     key: &Key,
+    inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let mut operation = Operation { store, options, key, report };
+    let mut operation = Operation { store, options, key, inherited, report };
     match &options.id {
         Some(id) => operation.revoke_one(id),
         None => operation.revoke_all(prefix),
@@ -46,6 +49,7 @@ struct Operation<'a> {
     store: &'a mut dyn Store,
     options: &'a ReleaseArgs,
     key: &'a Key,
+    inherited: Inherited,
     report: &'a Report,
 }
 
@@ -138,8 +142,9 @@ impl Operation<'_> {
         if options.now {
             holders.iter().for_each(|holder| report_survivor(holder, &host, report));
         }
+        let mut signals = Signals::listen(self.inherited).context("cannot listen for signals")?;
         while !options.now && (!awaited.is_empty() || more > 0) {
-            let mut retry = Retry::of("not confirmed");
+            let mut retry = Retry { signals: Some(&mut signals), ..Retry::of("not confirmed") };
             let view = retry.run(self.store, report, |store| store.inspect(key));
             let view = view.map_err(|failure| {
                 failure.reworded(|what| format!("revoked, but not awaited: {what}"))
@@ -167,6 +172,7 @@ impl Operation<'_> {
                 let end = show(view.ttl.unwrap_or_default());
                 report.note(format_args!("waiting up to {end} for {count} holders"));
             }
+            let end = left.iter().map(|holder| holder.deadline.since(view.now)).max();
             for holder in left {
                 let holder = view.holders.iter().find(|it| it.id == holder.id).unwrap_or(holder);
                 let is_missing = exists(&holder.client, &host) == Some(false);
@@ -175,7 +181,15 @@ impl Operation<'_> {
                     report.note(self.still_held(holder, standing, view.now));
                 }
             }
-            ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
+            let until = Some(Instant::now() + CHECK_EVERY);
+            ready([(signals.arrival(), Want::Read)], until).context("cannot wait")?;
+            if let Some(signal) = signals.first() {
+                let end = show(end.unwrap_or_default());
+                report.note(format_args!(
+                    "stopped by {signal} while waiting; what was revoked ends within {end}"
+                ));
+                return Ok(Exit::Signal(signal as i32));
+            }
         }
         if options.hold.json {
             let ended = |holder: &Holder| endings.get(holder.id.as_str()).copied();
