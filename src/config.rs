@@ -112,7 +112,7 @@ mod tests {
         let troubleshooting = include_str!("../docs/troubleshooting.md");
         for (page, before, figure, after) in [
             (readme, "(`--ttl`, ", ttl, " by default"),
-            (readme, "`--kill-after`, ", kill_after, " by default"),
+            (readme, "`--kill-after`: ", kill_after, " by default"),
             (readme, "notices within ", interval, ""),
             (readme, "within another ", kill_after, ""),
             (promises, "One dead waiter costs at most ", claim, ""),
