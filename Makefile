@@ -14,14 +14,16 @@ ZSH = $(ROOT)/share/zsh/site-functions
 FISH = $(ROOT)/share/fish/vendor_completions.d
 
 STATIC = $(shell uname -m)-unknown-linux-musl
+# Says what is missing, before cargo would.
+CHECK = caller=make; . ./tests/support/install.sh && need_rust
 
 .PHONY: all static dist install uninstall
 
 all:
-	cargo build --release --locked
+	@$(CHECK) && set -x && cargo build --release --locked
 
 static:
-	. tests/support/install.sh && need_rust && need_target $(STATIC) && \
+	@$(CHECK) && need_target $(STATIC) && set -x && \
 	cargo build --release --locked --target $(STATIC)
 
 dist:

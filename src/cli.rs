@@ -294,7 +294,8 @@ pub struct ExecArgs {
     /// Behave as on SIGTERM when the parent process of rlock ends
     ///
     /// A waiter leaves the queue; a command receives SIGTERM. Use this for a CI job that may be
-    /// canceled, or a connection that may drop.
+    /// canceled. For a connection that may drop, run ssh HOST exec rlock exec ..., or ssh -tt:
+    /// otherwise, the parent is a shell that stays.
     #[arg(long, hide_short_help = true)]
     pub(crate) die_with_parent: bool,
     /// Command to run, with its arguments

@@ -22,11 +22,12 @@ use crate::cli::{ReleaseArgs, RenewArgs, Subcommand};
 use crate::config::ServerSettings;
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::inspect::json::object;
 use crate::report::{Report, Verbosity};
 use crate::rules::{Name, Subject, UserMessage};
 use crate::store::Store;
 use crate::system::inherited::Inherited;
-use output::{Document, Output};
+use output::Output;
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
 pub(crate) fn run(subcommand: Subcommand, arguments: &[OsString], inherited: Inherited) -> Exit {
@@ -41,7 +42,7 @@ pub(crate) fn run(subcommand: Subcommand, arguments: &[OsString], inherited: Inh
         Subcommand::Exec(options) => exec::run(options, inherited, report),
         Subcommand::Acquire(options) => acquire::run(options, arguments, inherited, report),
         Subcommand::Renew(options) => renew::run(options, report),
-        Subcommand::Release(options) => release::run(&options, report),
+        Subcommand::Release(options) => release::run(&options, inherited, report),
         Subcommand::Inspect(options) => inspect::run(&options, inherited, report),
     })
 }
@@ -83,12 +84,13 @@ impl Invocation {
     }
 
     fn of(subcommand: &Subcommand) -> Self {
-        let (common, name, output, terms) = match subcommand {
+        let (common, name, output, busy) = match subcommand {
             Subcommand::Exec(it) => {
-                (&it.common, Some(&it.terms.name), Output::Human, Some(&it.terms))
+                (&it.common, Some(&it.terms.name), Output::Human, it.terms.conflict_exit_code)
             }
             Subcommand::Acquire(it) => {
-                (&it.common, Some(&it.terms.name), Output::of_acquire(it), Some(&it.terms))
+                let busy = it.terms.conflict_exit_code;
+                (&it.common, Some(&it.terms.name), Output::of_acquire(it), busy)
             }
             Subcommand::Renew(RenewArgs { common, hold, .. })
             | Subcommand::Release(ReleaseArgs { common, hold, .. }) => {
@@ -99,7 +101,6 @@ impl Invocation {
                 (&it.common, name, Output::of(it.json, true), None)
             }
         };
-        let busy = terms.and_then(|terms| terms.conflict_exit_code);
         let subject = name.map(|name| name as &dyn std::fmt::Display);
         let report = Report::new(subject, common.verbosity());
         Self { report, name: name.cloned(), output, busy: busy.unwrap_or(exit::BUSY) }
@@ -124,10 +125,13 @@ impl Invocation {
         // more.
         let _ = match self.output {
             Output::Human => Ok(()),
-            Output::Json { lists } => {
-                let failed = Document { locks: lists.then(Vec::new), ..failed };
-                output::json(&failed).and_then(|text| output::last(&text))
-            }
+            Output::Json { lists } => output::line(object! {
+                #[serde(flatten)]
+                failed: failed,
+                #[serde(flatten)]
+                locks: lists.then(|| object! { locks: [(); 0] }),
+            })
+            .and_then(|text| output::last(&text)),
             // All that `eval "$(…)" || exit` sees.
             Output::Shell => output::last(&format!("(exit {})\n", exit.shown())),
         };

@@ -14,62 +14,41 @@ use variables::{given, setting};
 
 use crate::cli;
 use crate::error::Error;
-use crate::rules::{BoundedDuration, Label, Mode, Name, Owner, Token, Ttl, UserMessage};
+use crate::rules::{BoundedDuration, Label, Token, Ttl, UserMessage};
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
     pub(crate) server: ServerSettings,
-    pub(crate) name: Name,
-    pub(crate) mode: Mode,
+    /// With what the environment adds to them.
+    pub(crate) options: cli::LockArgs,
     pub(crate) ttl: Ttl,
     /// `None`: wait indefinitely; zero: do not wait.
     pub(crate) wait_limit: Option<Duration>,
     /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
     pub(crate) start_limit: Option<Duration>,
-    pub(crate) at_least: Duration,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) reentrant: bool,
-    pub(crate) next: bool,
-    pub(crate) supersedes: bool,
-    pub(crate) label: Option<Label>,
 }
 
 impl Terms {
     /// `read_once` is what a keeper has received.
     pub fn resolve(
         common: &cli::CommonArgs,
-        options: cli::LockArgs,
+        mut options: cli::LockArgs,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
-        let wait_limit = match options.nonblock {
-            true => Some(Duration::ZERO),
-            false => setting(options.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get),
+        let wait_limit = if options.nonblock {
+            Some(Duration::ZERO)
+        } else {
+            setting(options.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get)
         };
         if options.supersede && wait_limit == Some(Duration::ZERO) {
             let fault = UserMessage::new("--supersede requires waiting");
             return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
-        let mode = match (options.slots, options.shared) {
-            (Some(slots), _) => Mode::Slots(slots),
-            (None, true) => Mode::Shared,
-            (None, false) => Mode::Exclusive,
-        };
         let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
-        let owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
-        Ok(Self {
-            server: ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?,
-            name: options.name,
-            mode,
-            ttl,
-            wait_limit,
-            start_limit: wait_limit,
-            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
-            owner,
-            reentrant: options.reentrant,
-            next: options.next,
-            supersedes: options.supersede,
-            label: options.label.or_else(|| given("RLOCK_LABEL").map(Label::from)),
-        })
+        options.owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
+        options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
+        let server = ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?;
+        Ok(Self { server, options, ttl, wait_limit, start_limit: wait_limit })
     }
 }
 
@@ -97,6 +76,9 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::rules::lease::renewal_interval;
+    use crate::rules::model::lock::CLAIM_WINDOW;
+    use crate::rules::waiter::heartbeat;
     use crate::rules::{LossPolicy, Timeout, show};
 
     #[test]
@@ -118,5 +100,32 @@ mod tests {
             }
         }
         assert!(stated > 5, "{stated}");
+    }
+
+    #[test]
+    fn a_figure_on_a_page_follows_from_the_defaults() {
+        let (ttl, kill_after) = (Ttl::DEFAULT.get(), LossPolicy::DEFAULT.kill_after);
+        let (interval, claim) = (renewal_interval(ttl), Duration::from_millis(CLAIM_WINDOW));
+        let stop = ttl - kill_after;
+        let readme = include_str!("../README.md");
+        let promises = include_str!("../docs/promises.md");
+        let troubleshooting = include_str!("../docs/troubleshooting.md");
+        for (page, before, figure, after) in [
+            (readme, "(`--ttl`, ", ttl, " by default"),
+            (readme, "`--kill-after`: ", kill_after, " by default"),
+            (readme, "notices within ", interval, ""),
+            (readme, "within another ", kill_after, ""),
+            (promises, "One dead waiter costs at most ", claim, ""),
+            (promises, "cost at most ", 2 * claim, ""),
+            (promises, "", 2 * claim + 3 * heartbeat(ttl), " with the default TTL"),
+            (promises, "a third of its TTL, but at most ", heartbeat(10 * ttl), ""),
+            (troubleshooting, "an outage of ", stop - interval - Duration::from_secs(1), ""),
+            (troubleshooting, "SIGTERM comes ", stop, " after the last renewal"),
+            (troubleshooting, "which may be ", interval, " before the outage"),
+            (troubleshooting, "Otherwise, keep ", ttl, ""),
+        ] {
+            let says = format!("{before}{} s{after}", figure.as_secs());
+            assert!(page.contains(&says), "no longer on its page: {says}");
+        }
     }
 }

@@ -8,7 +8,11 @@ use nix::sys::signal::Signal;
 
 use crate::exit::{self, Exit};
 use crate::report::plain;
+use crate::rules::FailureKind::{Misconfigured, NotHere, TooLarge};
 use crate::rules::{ClientInfo, Failure, Mode, Operator, Reason, UserMessage, View, show};
+
+/// What to do about a token that may never have held the lock.
+const CHECK_TOKEN: Option<&str> = Some("check NAME and RLOCK_TOKEN");
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
 #[derive(Debug)]
@@ -21,25 +25,19 @@ pub enum Error {
     Store(Failure),
     /// Another client holds the lock. `waited`: how long this one waited before it gave up.
     Busy { view: Box<View>, asked: Mode, waited: Option<Duration> },
-    /// An enclosing command holds the lock, so waiting could deadlock. `enters`: with --reentrant,
-    /// the request could enter that hold.
-    Nested { enters: bool },
-    /// An enclosing command holds the lock shared, and this one asked for it exclusively.
-    Upgrade,
+    /// An enclosing command holds the lock, so waiting could deadlock, or another tool does, which
+    /// rlock cannot ask to release it.
+    Held(UserMessage),
     /// A newer request has superseded this one.
     Superseded(Box<ClientInfo>),
     /// An operator has removed this request from the queue.
     Removed(Operator),
     /// Not exactly one client has the ID that the user gave.
     Id { fault: UserMessage, view: Box<View> },
-    /// Another tool holds the lock, and rlock cannot ask it to release the lock.
-    ForeignLock(UserMessage),
-    /// The token does not hold the lock, and so cannot renew or keep it.
-    NotHeld(Reason),
+    /// The token does not hold the lock, and so cannot renew or release it.
+    NotHeld(UserMessage),
     /// The hold of a request was revoked before its reply arrived.
-    Revoked(Reason),
-    /// The token does not hold the lock, and so cannot release it.
-    NotReleased(Reason),
+    Revoked(UserMessage),
     /// The command cannot be started. `found` says whether the program exists.
     Command { fault: UserMessage, found: bool },
     /// A keeper did not get the hold: its exit status, and its last message.
@@ -58,6 +56,21 @@ impl Error {
     /// The system refused rlock something that it needs: what for, and the system's own error.
     pub(crate) fn system(what: &'static str, error: io::Error) -> Self {
         Self::Internal(anyhow::Error::new(error).context(what))
+    }
+
+    /// The token does not hold the lock. `remedy` is what to do if it held the lock before.
+    pub(crate) fn not_held(why: &Reason, remedy: Option<&str>) -> Self {
+        let ended = format!("this token's hold {why}");
+        let (problem, remedy) = match (why.is_recorded(), why.is_known()) {
+            (true, _) => (ended, remedy),
+            (false, true) => (format!("{ended}, or it never held this lock"), CHECK_TOKEN),
+            (false, false) => {
+                let unknown = "this token does not hold the lock and is not in its history";
+                (unknown.to_owned(), CHECK_TOKEN)
+            }
+        };
+        let fault = UserMessage::new(problem);
+        Self::NotHeld(if let Some(remedy) = remedy { fault.with_remedy(remedy) } else { fault })
     }
 
     /// How rlock ends. If the lock is busy, `-E` may replace the status.
@@ -79,19 +92,15 @@ impl Error {
         match self {
             // As if it had ended before rlock looked for it.
             Self::Usage(_) | Self::ProcessEnded => (exit::USAGE, "usage"),
-            Self::Config(_)
-            | Self::Store(
-                Failure::Misconfigured { .. } | Failure::NotHere(_) | Failure::TooLarge(_),
-            ) => (exit::CONFIG, "config"),
-            Self::Store(_) => (exit::UNREACHABLE, "unreachable"),
-            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock(_) => {
-                (exit::BUSY, "busy")
-            }
+            Self::Config(_) => (exit::CONFIG, "config"),
+            Self::Store(failure) => match failure.kind {
+                Misconfigured | NotHere | TooLarge => (exit::CONFIG, "config"),
+                _ => (exit::UNREACHABLE, "unreachable"),
+            },
+            Self::Busy { .. } | Self::Held(_) => (exit::BUSY, "busy"),
             Self::Superseded(_) => (exit::REMOVED, "superseded"),
             Self::Removed(_) | Self::Revoked(_) => (exit::REMOVED, "removed"),
-            Self::NotHeld(_) | Self::NotReleased(_) | Self::Id { .. } => {
-                (exit::NOT_HELD, "not-held")
-            }
+            Self::NotHeld(_) | Self::Id { .. } => (exit::NOT_HELD, "not-held"),
             Self::Command { found: false, .. } => (exit::NOT_FOUND, "command"),
             Self::Command { found: true, .. } => (exit::NOT_EXECUTABLE, "command"),
             Self::Keeper { status, .. } => {
@@ -119,11 +128,6 @@ impl Error {
         }
     }
 
-    /// Whether no server answered that could grant or refuse the lock.
-    pub(crate) fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.is_unreachable())
-    }
-
     /// Whether the cause may pass without any action, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_transient())
@@ -143,8 +147,11 @@ impl fmt::Display for Error {
         match self {
             Self::Usage(fault)
             | Self::Config(fault)
+            | Self::Held(fault)
             | Self::Id { fault, .. }
-            | Self::ForeignLock(fault) => fault.fmt(f),
+            | Self::NotHeld(fault)
+            | Self::Revoked(fault)
+            | Self::Command { fault, .. } => fault.fmt(f),
             Self::Store(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;
@@ -152,16 +159,6 @@ impl fmt::Display for Error {
                     None => f.write_str("not waiting"),
                     Some(time) => write!(f, "gave up after {}", show(*time)),
                 }
-            }
-            Self::Nested { enters: false } => f.write_str(
-                "held by an enclosing command (see RLOCK_HELD); with --slots, or after a loss, \
-                 --reentrant cannot enter it; use another lock",
-            ),
-            Self::Nested { enters: true } => {
-                f.write_str("held by an enclosing command (see RLOCK_HELD); use --reentrant")
-            }
-            Self::Upgrade => {
-                f.write_str("held shared by an enclosing command; take it exclusively there")
             }
             Self::Superseded(newer) => {
                 write!(f, "superseded by {newer}")?;
@@ -171,23 +168,6 @@ impl fmt::Display for Error {
                 }
             }
             Self::Removed(operator) => write!(f, "removed from the queue{operator}"),
-            Self::NotHeld(why) | Self::NotReleased(why) if !why.is_recorded() => {
-                match why.is_known() {
-                    true => write!(f, "this token's hold {why}, or it never held this lock")?,
-                    false => {
-                        f.write_str("this token does not hold the lock and is not in its history")?;
-                    }
-                }
-                f.write_str("; check NAME and RLOCK_TOKEN")
-            }
-            Self::NotHeld(why) | Self::Revoked(why) => {
-                write!(f, "this token's hold {why}; acquire the lock again")
-            }
-            Self::NotReleased(why) if why.is_released() => write!(f, "this token's hold {why}"),
-            Self::NotReleased(why) => {
-                write!(f, "this token's hold {why}; check the work since then, which ran unlocked")
-            }
-            Self::Command { fault, .. } => fault.fmt(f),
             Self::Keeper { .. } if self.kind().0 == exit::LOST => {
                 f.write_str("the lock was lost while the keeper started; acquire it again")
             }

@@ -9,6 +9,8 @@ pub(crate) mod servers;
 pub mod style;
 pub mod table;
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use crate::rules::{Name, ServerTime, View};
 use problem::{Here, Problem};
 
@@ -40,5 +42,24 @@ impl Inspected {
     /// Whether an operator should look at it.
     pub(crate) fn needs_attention(&self) -> bool {
         !self.problems.is_empty()
+    }
+}
+
+/// A time in RFC 3339, whose last year is 9999. A later time comes from a wrong clock or from
+/// another tool, and shows as the epoch.
+fn rfc3339(time: ServerTime) -> String {
+    const LAST: u64 = 253_402_300_799_999;
+    let millis = if time.0 <= LAST { time.0 } else { 0 };
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339_and_an_impossible_one_does_not_panic() {
+        assert_eq!(rfc3339(ServerTime(1_795_240_597_683)), "2026-11-21T05:56:37.683Z");
+        assert_eq!(rfc3339(ServerTime(u64::MAX)), "1970-01-01T00:00:00.000Z");
     }
 }

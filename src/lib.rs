@@ -34,6 +34,8 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
         // expire.
         std::process::exit(exit::INTERNAL.into());
     }));
+    // First, because this sets up what parsing and every later step rely on, such as open standard
+    // streams.
     let inherited = match system::inherited::Inherited::capture() {
         Ok(inherited) => inherited,
         Err(error) => {

@@ -30,7 +30,7 @@ pub use ask::{Held, Nomination, Proposal, QuorumOp, Vote};
 pub(crate) use back_off::BackOff;
 pub use duration::{BoundedDuration, Timeout, Ttl, millis, show};
 pub(crate) use duration::{is_duration, show_up};
-pub use failure::{Delivery, Failure};
+pub use failure::{Delivery, Failure, FailureKind};
 pub use instant::Instant;
 pub use lateness::{Lateness, NotRunning};
 pub use lease::Lease;

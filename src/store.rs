@@ -62,15 +62,13 @@ fn repeated<T>(
         match ask(attempt)? {
             Some(decided) => return Ok(decided),
             None if Instant::now() < until => attempt = attempt_number(),
-            None => return Err(undecided(timeout)),
+            // They have done a part of the work, unless the lock is damaged or the server is hostile.
+            None => {
+                let what = format!("no decision within {}", show(timeout));
+                return Err(Failure::unavailable(what, "try again shortly"));
+            }
         }
     }
-}
-
-/// The calls so far have done a part of the work, unless the lock is damaged or the server is hostile.
-fn undecided(timeout: Duration) -> Failure {
-    let what = format!("no decision within {}", show(timeout));
-    Failure::unavailable(what, "try again shortly")
 }
 
 /// Keeps locks. Every implementation decides requests as the scripts in `lua/` do. The model in

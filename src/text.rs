@@ -8,7 +8,7 @@ mod line;
 mod printable;
 mod shell;
 
-pub use columns::{columns, cut, cut_middle, push_padded};
+pub use columns::{columns, cut, cut_middle};
 pub use line::Line;
 pub(crate) use line::masked;
 pub(crate) use printable::is_invisible;
@@ -19,6 +19,15 @@ pub use shell::quoted;
 pub fn at_most(bytes: usize, text: &str) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)]
+}
+
+/// `a, b or c`, with this word before the last one.
+pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
+    let all = Vec::from_iter(words).join(", ");
+    match all.rsplit_once(", ") {
+        Some((others, end)) => format!("{others} {last} {end}"),
+        None => all,
+    }
 }
 
 /// Whether a message may repeat a value that the user gave. A value in the wrong place can be a

@@ -13,7 +13,7 @@ use messages::Messages;
 
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, View, show};
+use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, UserMessage, View, show};
 use crate::store::Store;
 use crate::system::poll::{Interrupter, Want, is_ready, wait};
 use crate::system::signals::Signals;
@@ -94,9 +94,12 @@ pub(crate) fn acquire(
                     let now = Instant::now();
                     // If it takes as long as the withdrawal.
                     let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);
-                    let end = match left {
-                        Ok(()) if in_time => with_present_view(end, store, &request),
-                        _ => end,
+                    let end = match end {
+                        // Some servers of a quorum may have been silent since the last change.
+                        WaitEnd::TimedOut(view) if in_time && left.is_ok() => {
+                            WaitEnd::TimedOut(store.inspect(&request.key).unwrap_or(view))
+                        }
+                        end => end,
                     };
                     WaitEvent::Withdrawn(end, left)
                 }
@@ -133,15 +136,6 @@ pub(crate) fn acquire(
     }
 }
 
-/// The end of a wait with the lock as it is now: some servers of a quorum may have been silent since
-/// the last change.
-fn with_present_view(end: WaitEnd, store: &mut dyn Store, request: &Request) -> WaitEnd {
-    match end {
-        WaitEnd::TimedOut(view) => WaitEnd::TimedOut(store.inspect(&request.key).unwrap_or(view)),
-        end => end,
-    }
-}
-
 fn ended(
     end: WaitEnd,
     request: &Request,
@@ -166,16 +160,26 @@ fn ended(
             let unlisted_waiters = view.unlisted_waiters.min(ahead);
             busy(View { unlisted_waiters, ..view }, Some(waited))
         }
-        WaitEnd::Nested => {
-            Error::Nested { enters: !request.reentrant && request.mode.slots().is_none() }
+        WaitEnd::Nested if request.reentrant || request.mode.slots().is_some() => {
+            let enclosed = UserMessage::new(
+                "held by an enclosing command (see RLOCK_HELD); with --slots, or after a loss, \
+                 --reentrant cannot enter it",
+            );
+            Error::Held(enclosed.with_remedy("use another lock"))
         }
-        WaitEnd::Upgrade => Error::Upgrade,
-        WaitEnd::Ended(why) => Error::Revoked(why),
+        WaitEnd::Nested => {
+            Error::Held("held by an enclosing command (see RLOCK_HELD); use --reentrant".into())
+        }
+        WaitEnd::Upgrade => {
+            Error::Held("held shared by an enclosing command; take it exclusively there".into())
+        }
+        WaitEnd::Ended(why) => {
+            let ended = UserMessage::new(format!("this token's hold {why}"));
+            Error::Revoked(ended.with_remedy("acquire the lock again"))
+        }
         WaitEnd::Superseded(newer) => Error::Superseded(Box::new(newer)),
         WaitEnd::Removed(operator) => Error::Removed(operator),
         WaitEnd::Failed(failure) => failure.into(),
-        // The server has reported a holder that may still hold the lock.
-        WaitEnd::LostWhileQueued(failure) => failure.if_others(true).into(),
         WaitEnd::Stopped(Stop::Signal(signal)) => Error::Stopped(signal),
         WaitEnd::Stopped(Stop::ProcessEnded) => Error::ProcessEnded,
     })

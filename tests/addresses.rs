@@ -7,19 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use crate::errors::replicated;
-use crate::support::cluster::Cluster;
-use crate::support::name::Name;
-use crate::support::sentinels::Service;
-use crate::support::server::options_of_a_replica;
-use crate::support::{Client, Finished, LongerWait, Server, binary, run, until};
-
-/// The client renews the lock that it holds once more.
-#[track_caller]
-fn is_renewed(client: &Client) {
-    let renewed = || client.inspect("L")["holders"][0]["renewed_at"].clone();
-    let before = renewed();
-    until("it is renewed", || renewed() != before);
-}
+use crate::support::*;
 
 /// One of several addresses, which accepts connections, is frozen.
 #[track_caller]
@@ -32,7 +20,7 @@ fn outlasts_a_frozen_address(name: &Name, client: &Client) {
     let holder = client.holder("--ttl 6s --kill-after 500ms L");
     let waiter = client.waiter("--ttl 6s L");
     name.proxies[0].part(true);
-    is_renewed(client);
+    client.sees_a_renewal();
     holder.finish().exits(0);
     waiter.end().exits(0).prints("ENTERED");
 }
@@ -164,9 +152,8 @@ fn a_failover_to_another_address_of_a_name_is_outlasted_and_described() {
     let client = name.client("redis", "");
     let holder = client.holder("-v --ttl 6s L");
     until("the replica has the hold", || replica.has("L"));
-    replica.cli(&["REPLICAOF", "NO", "ONE"]);
-    let [_, host, port] = options_of_a_replica(replica.port());
-    master.cli(&["REPLICAOF", &host, &port]);
+    replica.promote();
+    master.follows(replica.port());
     let led = format!("name.test:{} ({})", name.port, name.address(0));
     let holder = holder.tells(&format!("{led} is a replica, but served as a master"));
 

@@ -1,6 +1,6 @@
 //! No call keeps a server busy for long. What one call leaves undone, later calls do.
 
-use crate::support::{self, Finished, Server, acquire, run, side_key};
+use crate::support::{self, *};
 
 /// How many may expire together.
 const MANY: &str = "20000";

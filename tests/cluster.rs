@@ -1,12 +1,6 @@
 //! A cluster: each lock is on one of several masters, and clients find it wherever it moves.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use crate::support::acl::{rule, set_up};
-use crate::support::client::took_turns;
-use crate::support::cluster::Cluster;
-use crate::support::{Client, Finished, LongerWait, Server, run, until};
+use crate::support::*;
 
 fn at(cluster: &Cluster) -> Client {
     Client::of(cluster.url())
@@ -180,18 +174,6 @@ fn a_frozen_node_in_the_url_delays_nothing_and_executes_no_request_without_its_w
     assert!(!owner.has(&names[0]));
     (0..3).for_each(|node| cluster.node(node).signal("STOP"));
     client.run(&exec).exits(0).says("running the command without a lock");
-}
-
-#[test]
-fn a_node_that_answers_with_an_error_keeps_a_command_from_running_unlocked() {
-    let server = Server::on_tcp(&["--maxclients", "1"]);
-    let mut other = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    other.write_all(b"PING\r\n").unwrap();
-    other.read_exact(&mut [0]).unwrap();
-    // Nothing listens on port 1, which shows sooner.
-    let client = Client::of(format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", server.port()));
-    let output = client.run("exec -n --on-unreachable run L echo RUNS");
-    output.exits(69).prints("").says("has too many clients");
 }
 
 #[test]

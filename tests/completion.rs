@@ -7,8 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::pty::Terminal;
-use crate::support::{Finished, Server, acquire, binary, run};
+use crate::support::*;
 
 const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/completions");
 

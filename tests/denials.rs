@@ -8,10 +8,8 @@ use nix::errno::Errno::{self, *};
 use nix::libc;
 use nix::unistd::geteuid;
 
-use crate::support::name::Name;
 use crate::support::quorum::servers;
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Client, Finished, Server, at, holder, run};
+use crate::support::*;
 use crate::tls::Authority;
 
 /// The status without --on-unreachable, and what is said.
@@ -118,8 +116,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn a_user_who_may_not_open_a_socket_is_told_what_is_missing_and_never_runs_unlocked() {
-    let server = Server::start();
-    let held = holder(&server, &[], "L");
+    let (server, held) = held(&[]);
     let (socket, folder) = (server.socket(), server.socket().parent().unwrap().to_owned());
     let other = by_another_user(&server.url());
     let token = "01234567-89ab-4cde-8f01-23456789abcd";

@@ -1,8 +1,6 @@
 //! One name that a provider moves, in a failover.
 
-use crate::support::endpoint::{Endpoint, Old};
-use crate::support::server::options_of_a_replica;
-use crate::support::{Client, Finished, Server, until};
+use crate::support::*;
 
 fn client(name: &Endpoint) -> Client {
     Client::of(name.url()).with("RLOCK_TTL", "3s")
@@ -18,9 +16,7 @@ fn a_failover_behind_one_name_harms_no_client_whose_hold_the_new_master_has() {
         let tokens = ["A", "B", "C"].map(|lock| client.acquire(lock));
         name.fails_over(old);
         let at_new = Client::of(name.replica.url());
-        let renewed = || at_new.inspect("L")["holders"][0]["renewed_at"].clone();
-        let before = renewed();
-        until("the holder is renewed by the new master", || renewed() != before);
+        at_new.sees_a_renewal();
         assert_eq!(at_new.inspect("L")["waiters"].as_array().unwrap().len(), 1, "{old:?}");
         client.run(&format!("renew --ttl 30s A {}", tokens[0])).exits(0);
         client.run(&format!("release B {}", tokens[1])).exits(0);
@@ -34,7 +30,7 @@ fn a_failover_behind_one_name_harms_no_client_whose_hold_the_new_master_has() {
 #[test]
 fn a_hold_that_the_new_master_never_received_is_lost_at_the_next_renewal() {
     let name = Endpoint::start();
-    name.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    name.replica.promote();
     let holder = client(&name).holder("L");
     name.fails_over(Old::Demoted);
     holder.end().exits(76).says("the lock was forgotten by the server");
@@ -44,10 +40,9 @@ fn a_hold_that_the_new_master_never_received_is_lost_at_the_next_renewal() {
 fn a_replica_behind_the_name_ends_no_hold_and_a_wait_with_a_limit_outlasts_it() {
     let name = Endpoint::start();
     // It has none of the locks, and answers from its own data.
-    let [_, host, _] = options_of_a_replica(0);
-    name.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    name.replica.promote();
     name.replica.cli(&["FLUSHALL"]);
-    name.replica.cli(&["REPLICAOF", &host, "1"]);
+    name.replica.follows(1);
     let client = client(&name);
     let holder = client.holder("-v --ttl 20s --kill-after 100ms L");
     let token = client.acquire("--ttl 30s A");

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use crate::support::limit::Process;
-use crate::support::{Server, until};
+use crate::support::*;
 
 /// Real-time signals included.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;

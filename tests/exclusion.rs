@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use crate::support::{
-    self, Finished, Running, Server, acquire, holder, run, side_key, until, waiter,
-};
+use crate::support::{self, *};
 
 #[test]
 fn fifty_processes_increment_a_counter_without_lost_updates() {
@@ -48,8 +46,7 @@ fn waiters_acquire_the_lock_in_order_of_arrival_with_two_messages_for_each() {
 
 #[test]
 fn a_newcomer_does_not_barge_past_a_waiter() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let patient = waiter(&server, &[], "L", "patient");
     // A stopped waiter cannot claim its grant, so the lock stays between two holders.
     patient.signal("STOP");
@@ -80,23 +77,6 @@ fn fence(server: &Server) -> u64 {
 }
 
 #[test]
-fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
-    let server = Server::start();
-    for prefix in ["{app}:", ""] {
-        let own = ["--prefix", prefix];
-        let mut first = holder(&server, &[&own[..], &["-v", "--ttl", "1s"]].concat(), "a");
-        for side in ["holds", "state", "queue", "history", "tombstones", "mail"] {
-            acquire(&server, &own, &format!("a:{side}"));
-        }
-        acquire(&server, &["--prefix", &format!("{prefix}a:")], "holds2");
-        server.run(&format!("exec --prefix={prefix} -n a true")).exits(75);
-        first.told("renewed for");
-        first.told("renewed for");
-        first.finish().exits(0);
-    }
-}
-
-#[test]
 fn a_corrupted_fencing_token_is_replaced_or_rejected_with_a_reason() {
     let server = Server::start();
     for spoilt in ["abc", "-1"] {
@@ -113,20 +93,6 @@ fn a_corrupted_fencing_token_is_replaced_or_rejected_with_a_reason() {
 }
 
 #[test]
-fn a_released_token_is_remembered_among_any_number_of_others() {
-    let server = Server::start();
-    // They last for almost a week.
-    let fill = "for i = 1, 1000 do
-        redis.call('ZADD', KEYS[1], redis.call('TIME')[1] * 1000 + 600000000, i)
-    end";
-    server.cli(&["EVAL", fill, "1", &side_key("L", "tombstones")]);
-    let token = acquire(&server, &[], "L");
-    server.run(&format!("release L {token}")).exits(0);
-    assert!(!server.cli(&["ZSCORE", &side_key("L", "tombstones"), &token]).is_empty());
-    assert_eq!(server.cli(&["ZCARD", &side_key("L", "tombstones")]), "1000");
-}
-
-#[test]
 fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
     let server = Server::start();
     let mut others: Vec<Running> =
@@ -140,17 +106,6 @@ fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
     }
     longest.finish();
     waiting.end().prints("ENTERED at last");
-}
-
-#[test]
-fn a_hold_that_is_released_after_a_loss_of_data_keeps_no_waiter_out() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "1h"], "L");
-    let second = waiter(&server, &["--ttl", "1500ms"], "L", "second");
-    server.forget_all();
-    first.finish();
-    // The waiter saw a lease of an hour.
-    second.end().prints("ENTERED second");
 }
 
 /// Whether the lock is closed because the server lost its data.
@@ -189,8 +144,7 @@ fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
 #[test]
 fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
     for newcomer in [false, true] {
-        let server = Server::start();
-        let mut first = holder(&server, &["--ttl", "9s", "--on-lost", "continue"], "L");
+        let (server, mut first) = held(&["--ttl", "9s", "--on-lost", "continue"]);
         let fence = server.fence("L");
         let second = waiter(&server, &["--ttl", "1500ms"], "L", "second");
         server.forget_all();
@@ -210,24 +164,6 @@ fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
         first.finish().exits(76);
         second.end().prints("ENTERED second");
     }
-}
-
-#[test]
-fn waiters_tell_a_server_with_old_data_about_newer_holders() {
-    let mut server = Server::start();
-    let old = acquire(&server, &["--ttl", "2s"], "L");
-    server.cli(&["SAVE"]);
-    run(&mut server.rlock(["release", "L", &old])).exits(0);
-    let first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
-    let second = waiter(&server, &["--ttl", "1500ms"], "L", "second");
-    server.kill();
-    server.start_again();
-    // The old holder looks alive, but is not the newest.
-    until("the lock is closed", || closed(&server));
-    until("the old one has ended", || state(&server).0 == "revoked");
-    // Its release opens the lock.
-    first.finish();
-    second.end().prints("ENTERED second");
 }
 
 support::also_on_local! {

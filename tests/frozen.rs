@@ -1,9 +1,7 @@
 //! A server that is frozen, so that it neither answers nor refuses, delays nothing for longer than
 //! the limit of the option and one I/O timeout.
 
-use crate::support::cluster::Cluster;
-use crate::support::sentinels::Service;
-use crate::support::{Client, Finished, LongerWait, Server, quorum};
+use crate::support::*;
 
 /// A client with an I/O timeout of 3 s.
 fn patient(url: String) -> Client {

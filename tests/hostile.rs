@@ -7,8 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::errors::{fails, reports_in_one_harmless_line};
-use crate::support::server::free_port;
-use crate::support::{Client, Finished, LongerWait, Running, Server, at, binary, holder, run};
+use crate::support::*;
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its address.
@@ -79,8 +78,7 @@ fn a_server_that_never_decides_is_asked_for_no_longer_than_five_timeouts() {
 
 #[test]
 fn a_request_that_does_not_wait_is_never_left_in_the_queue() {
-    let server = Server::start();
-    let _holder = holder(&server, &[], "L");
+    let (server, _holder) = held(&[]);
     let socket = server.socket();
     let waiting = serve(move |client| {
         let mut server = UnixStream::connect(&socket).unwrap();
@@ -197,22 +195,9 @@ fn view(waiters: usize) -> Vec<u8> {
     let none = array(&[]);
     let [now, held, mode, fence, text] = ["9", "held", "shared", "1", ""].map(bulk);
     let (left, count) = (b":9\r\n".to_vec(), b":0\r\n".to_vec());
-    let (holders, generation, history) = (none.clone(), text.clone(), none);
-    array(&[
-        now,
-        held,
-        mode,
-        left,
-        fence,
-        generation,
-        count.clone(),
-        holders,
-        count,
-        waiters,
-        history,
-        text.clone(),
-        text,
-    ])
+    let about = [now, held, mode, left, fence, text.clone()];
+    let lists = [count.clone(), none.clone(), count, waiters, none, text.clone(), text];
+    array(&[&about[..], &lists].concat())
 }
 
 /// An rlock that may take 64 MiB more than it takes with any server.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Finished, Running, Server, acquire, holder, python, until, waiter};
+use crate::support::*;
 
 /// A library: how it makes a lock, and which key that lock uses.
 struct Library {
@@ -103,8 +103,7 @@ fn exchange_formats(server: &Server) {
 fn two_formats_of_rlock_exclude_each_other_in_all_modes() {
     const MODES: [&str; 3] = ["--exclusive", "--shared", "--slots=3"];
     for held in MODES {
-        let server = Server::start();
-        let token = acquire(&server, &[held], "L");
+        let (server, token) = acquired(&[held]);
         exchange_formats(&server);
         for asked in MODES {
             let other = "held by another version of rlock, whose key expires in";

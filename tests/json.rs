@@ -7,9 +7,7 @@ use nix::errno::Errno;
 use nix::libc::SYS_signalfd4;
 use serde_json::Value;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::server::free_port;
-use crate::support::{Finished, Running, Server, acquire, at, holder, run, until, waiter};
+use crate::support::*;
 use crate::while_pid::held_back;
 
 /// The section JSON of a man page: each field as a path, with its text.
@@ -143,8 +141,7 @@ fn what_acquire_prints_is_on_its_page() {
     run(&mut server.rlock(["release", "--force", "--id", &id, "--reason", "old", "L"])).exits(0);
     outputs.push(new.end().exits(79));
     let stopped = waits("", 1);
-    stopped.signal("TERM");
-    outputs.push(stopped.end());
+    outputs.push(stopped.ends_by("TERM"));
     first.finish().exits(0);
 
     let pid = std::process::id().to_string();
@@ -162,8 +159,7 @@ fn what_acquire_prints_is_on_its_page() {
 
 #[test]
 fn what_renew_and_release_print_is_on_their_pages() {
-    let server = Server::start();
-    let token = acquire(&server, &[], "L");
+    let (server, token) = acquired(&[]);
     let mut renewed = failures(&format!("renew --json L {token}"));
     let mut released = failures(&format!("release --json L {token}"));
     renewed.push(server.run(&format!("renew --json L {token}")).exits(0));
@@ -192,19 +188,11 @@ fn what_inspect_prints_is_on_its_page_with_a_list_of_locks_even_on_failure() {
     outputs.extend(failures("inspect --json L"));
     for (output, name) in outputs.iter().zip([false, false, false, true, true, false]) {
         let document = output.json();
-        assert_eq!(
-            (&document["locks"], &document["exit"]),
-            (&Value::Array(vec![]), &output.code().into())
-        );
+        let none = (&Value::Array(vec![]), &output.code().into());
+        assert_eq!((&document["locks"], &document["exit"]), none);
         assert_eq!(document["name"].as_str(), name.then_some("L"), "{document}");
-        assert_eq!(
-            format!(
-                "rlock: {}{}",
-                if name { "L: " } else { "" },
-                document["message"].as_str().unwrap()
-            ),
-            output.err()
-        );
+        let told = [if name { "L: " } else { "" }, document["message"].as_str().unwrap()];
+        assert_eq!(format!("rlock: {}", told.concat()), output.err());
     }
     outputs.extend(failures("inspect --json --servers"));
     outputs.push(server.run("inspect --json --servers").exits(1));
@@ -241,16 +229,14 @@ fn what_inspect_prints_is_on_its_page_with_a_list_of_locks_even_on_failure() {
     outputs.push(partial);
     is_as_on_the_page("inspect", &outputs);
     force.signal("TERM");
-    stopped.signal("CONT");
-    stopped.end().exits(76);
+    stopped.ends_by("CONT").exits(76);
     other.finish().exits(0);
     waits.finish().exits(0);
 }
 
 #[test]
 fn a_watch_of_a_server_that_does_not_answer_prints_documents_too() {
-    let mut server = Server::start();
-    acquire(&server, &["--ttl", "1h"], "L");
+    let (mut server, _) = acquired(&["--ttl", "1h"]);
     let mut watch = server.starts("inspect --json -W", "50ms");
     let mut next = || serde_json::from_str::<Value>(&watch.line()).unwrap();
     assert_eq!(next()["locks"][0]["name"], "L");

@@ -7,18 +7,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::limit::Process;
-use crate::support::proxy::Proxy;
-use crate::support::trace::Paused;
-use crate::support::{
-    self, Client, Finished, LongerWait, READY, Running, Server, acquire, at, holder, is_gone,
-    quorum, rlock, run, side_key, until,
-};
+use crate::support::{self, *};
 
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {
-    let server = Server::start();
-    let mut first = holder(&server, &["-v", "--ttl", "2s"], "L");
+    let (server, mut first) = held(&["-v", "--ttl", "2s"]);
     // Four renewals take longer than a lease.
     for _ in 0..4 {
         first.told("renewed for");
@@ -69,7 +62,7 @@ fn the_last_line_of_a_run_that_lost_its_lock_is_its_result() {
             first.told("letting the command finish");
             first.finish()
         } else {
-            first.end()
+            first.end().says(" was not renewed for ")
         };
         let output = output.exits(76);
         assert_eq!(output.err().lines().last(), Some(&*format!("rlock: L: {told}")), "{output:?}");
@@ -80,8 +73,7 @@ fn the_last_line_of_a_run_that_lost_its_lock_is_its_result() {
 
 #[test]
 fn rejecting_an_expired_or_released_token_states_the_reason() {
-    let server = Server::start();
-    let expired = acquire(&server, &["--ttl", "2s"], "L");
+    let (server, expired) = acquired(&["--ttl", "2s"]);
     until("the lease expires", || server.is_free("L"));
     let refused = |command: &str, name: &str, token: &str| {
         run(&mut server.rlock([command, name, token])).exits(77).err()
@@ -262,16 +254,14 @@ fn a_log_that_blocks_does_not_keep_a_command_alive_without_its_lock() {
 
 #[test]
 fn a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     server.revoke("L");
     first.finish().exits(76).says("before the loss was detected");
 }
 
 #[test]
 fn a_lock_forgotten_in_a_restart_causes_76_even_if_only_the_release_detects_it() {
-    let mut server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (mut server, first) = held(&[]);
     server.kill();
     server.start_again();
     let second = holder(&server, &[], "L");
@@ -303,33 +293,6 @@ fn waiting_for_a_command_that_ignores_sigterm_uses_no_cpu() {
     let seconds: f64 = times.map(|time| time.parse::<f64>().unwrap()).sum();
     // It is killed a second after SIGTERM.
     assert!(seconds < 0.5, "{seconds} s of CPU time");
-}
-
-#[test]
-fn a_server_out_of_memory_still_renews_releases_and_hands_over() {
-    let server = Server::start();
-    let tokens = [(); 2].map(|()| acquire(&server, &["--reentrant", "--owner", "me"], "twice"));
-    let first = holder(&server, &["--ttl", "3s"], "L");
-    let next = support::waiter(&server, &[], "L", "next");
-    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    server.is_renewed();
-    first.finish().exits(0);
-    next.finish().exits(0).prints("ENTERED next");
-    for token in tokens {
-        run(&mut server.rlock(["release", "twice", &token])).exits(0);
-    }
-    assert!(server.is_free("twice"));
-}
-
-#[test]
-fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "3s"], "L");
-    // A frozen server does not answer, and its keys expire once it continues.
-    server.signal("STOP");
-    first.end().exits(76).says("was not renewed");
-    server.signal("CONT");
-    server.run("exec L true").exits(0);
 }
 
 #[test]
@@ -413,50 +376,12 @@ fn killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl() {
     let server = Server::start();
     let mut first = server.starts("exec --ttl 3s L sh -c", "echo $$; exec sleep 1000");
     let command = first.line();
-    first.signal("KILL");
-    assert_eq!(first.end().status.signal(), Some(9));
+    assert_eq!(first.ends_by("KILL").status.signal(), Some(9));
     // No process is left to renew the lease.
     let left = server.inspect("L")["ttl_ms"].as_u64();
     assert!(left.is_none_or(|left| left <= 3_000), "{left:?}");
     until("the command is gone", || is_gone(&command));
     server.run("exec L true").exits(0);
-}
-
-#[test]
-fn everything_but_the_guard_expires_by_itself_too() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    let second = support::waiter(&server, &[], "L", "");
-    // No process is left to read its message.
-    second.signal("KILL");
-    second.end();
-    until("it is gone", || server.cli(&["INFO", "clients"]).contains("blocked_clients:0"));
-    first.finish();
-    let third = support::waiter(&server, &[], "L", "");
-    let keys = server.cli(&["KEYS", "*"]);
-    assert_eq!(keys.lines().count(), 7, "{keys}");
-    for key in keys.lines() {
-        assert!(server.cli_number(&["PTTL", key]) > 0, "{key}");
-    }
-    third.finish();
-    until("the message expires", || server.cli(&["KEYS", "*mail*"]).is_empty());
-    // A free lock keeps its ended tokens for a minute, and its fence and history for a day.
-    let day = 24 * 3600 * 1000;
-    for (key, kept) in [("tombstones", 60_000), ("state", day), ("history", day)] {
-        let left = server.cli_number(&["PTTL", &side_key("L", key)]);
-        assert!((kept - 60_000..=kept + 60_000).contains(&left), "{key}: {left}");
-    }
-}
-
-#[test]
-fn with_on_lost_continue_a_command_finishes_without_its_lock_and_rlock_exits_with_76() {
-    let server = Server::start();
-    let script = "echo READY; read _; echo finished";
-    let exec = "exec --ttl 3s --on-lost continue L sh -c";
-    let mut first = server.starts(exec, script).prints_first("READY");
-    server.revoke("L");
-    first.told("letting the command finish");
-    first.finish().exits(76).prints("finished");
 }
 
 #[test]
@@ -604,15 +529,18 @@ fn a_stopped_rlock_is_continued_in_time_to_end_its_command() {
 fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     let server = Server::start();
     // A child from before, and another that ends only now and leaves two orphans, one from before
-    // and a new one. The command has an orphan too.
+    // and a new one. The command has orphans too: one has cleared its environment, and one in its
+    // group has replaced it.
     let script = format!(
         "mkfifo go; sleep 999 >&- 2>&- & echo $!
         sh -c 'sleep 1000 >&- 2>&- & echo $!; read _ <go; sleep 1001 >&- 2>&- & echo $!' &
-        exec $rlock exec --ttl 3s L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
+        exec $rlock exec --ttl 3s L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!)
+        (env -i setsid sleep 1003 >&- 2>&- & echo $!)
+        (trap \"\" TERM; env -i A=1 sleep 1004 >&- 2>&- & echo $!); {READY}'",
     );
     let mut shell = server.program("bash -c", &script);
     let mut first = Running::start(shell.current_dir(server.directory()));
-    let mut lines: Vec<String> = (0..4).map(|_| first.line()).collect();
+    let mut lines: Vec<String> = (0..6).map(|_| first.line()).collect();
     lines.retain(|line| line != "READY");
     std::fs::write(server.directory().join("go"), "\n").unwrap();
     lines.push(first.line());

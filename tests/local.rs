@@ -14,11 +14,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 use rlock::store::local::copies;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{
-    Finished, LongerWait, Running, Server, acquire, holder, holder_that_cleans_up, run, until,
-    waiter,
-};
+use crate::support::*;
 
 /// A unique part of a file name, as rlock makes it.
 const UUID: &str = "21037f5e-fca6-4037-8f83-5797379be1c3";
@@ -143,8 +139,7 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     // A signal ends the wait too.
     let client = local.starts("exec --ttl 1d --io-timeout 1h L", "true");
     waits_for_the_file(&local, &client);
-    client.signal("TERM");
-    assert_eq!(client.end().status.signal(), Some(libc::SIGTERM));
+    assert_eq!(client.ends_by("TERM").status.signal(), Some(libc::SIGTERM));
     drop(turn);
     local.run("exec -n L true").exits(0);
 }
@@ -177,13 +172,11 @@ fn a_process_that_changes_a_file_again_and_again_holds_others_up_for_a_limited_t
         local.run("exec -n --io-timeout 1s L true").exits(69);
         assert!(client.process.is_running());
         client.told("locked for too long");
-        client.signal("TERM");
-        client.end();
+        client.ends_by("TERM");
         // A release, too.
         drop(holder.stdin.take());
         waits_for_the_file(&local, &holder);
-        holder.signal("TERM");
-        holder.end().exits(0).says("not released (the lease expires within ");
+        holder.ends_by("TERM").exits(0).says("not released (the lease expires within ");
         drop(stop);
     });
 }
@@ -268,10 +261,8 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
     let first = holder(&local, &[], "L");
     let [enters, gives_up, dies] = [(); 3].map(|()| waiter(&local, &["--ttl", "3s"], "L", ""));
     assert_eq!(mail(&local).len(), 3);
-    gives_up.signal("TERM");
-    gives_up.end();
-    dies.signal("KILL");
-    dies.end();
+    gives_up.ends_by("TERM");
+    dies.ends_by("KILL");
     assert_eq!(mail(&local).len(), 2);
     first.finish().exits(0);
     enters.end().exits(0);
@@ -369,8 +360,7 @@ fn planted_links_and_pipes_are_never_followed() {
         // In place of a dead waiter's mailbox.
         let holder = holder(&local, &[], "M");
         let dead = waiter(&local, &[], "M", "");
-        dead.signal("KILL");
-        dead.end();
+        dead.ends_by("KILL");
         let mail = mail(&local).remove(0);
         fs::remove_file(&mail).unwrap();
         plant(what, &mail);

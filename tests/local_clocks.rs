@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::support::clock::Clock as WallClock;
-use crate::support::{Finished, LongerWait, READY, Running, Server, binary, run};
+use crate::support::*;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 

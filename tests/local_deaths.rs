@@ -5,8 +5,7 @@ use std::rc::Rc;
 use nix::libc::SYS_flock;
 
 use crate::local::names;
-use crate::support::trace::kill_at;
-use crate::support::{Finished, Server, acquire, run, waiter};
+use crate::support::*;
 
 /// Whether the lock is held. Checks that clients agree about that, and that nothing is left behind.
 #[track_caller]

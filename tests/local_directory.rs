@@ -7,9 +7,7 @@ use std::process::{Command, Output};
 use nix::unistd::geteuid;
 
 use crate::local::{mode, set_mode, state};
-use crate::support::{
-    Finished, LongerWait, READY, Running, Server, at, binary, holder, rlock, run, until, waiter,
-};
+use crate::support::*;
 use crate::tls::Authority;
 
 /// Runs an exec with this URL and this home directory.

@@ -9,15 +9,11 @@ use nix::errno::Errno;
 use nix::libc;
 use serde_json::Value;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{
-    self, Finished, LongerWait, READY, Server, acquire, binary, holder, run, until, waiter,
-};
+use crate::support::{self, *};
 
 #[test]
 fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
-    let server = Server::start();
-    let first = holder(&server, &["-s"], "L");
+    let (server, first) = held(&["-s"]);
     let second = holder(&server, &["-s"], "L");
     // The lease of a dead reader expires, while the others keep theirs.
     acquire(&server, &["-s", "--ttl", "1s"], "L");
@@ -44,8 +40,7 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
 
 #[test]
 fn a_writer_that_gives_up_admits_the_readers_behind_it_while_others_read_on() {
-    let server = Server::start();
-    let first = holder(&server, &["-s"], "L");
+    let (server, first) = held(&["-s"]);
     let writer = waiter(&server, &[], "L", "writer");
     let later = [(); 2].map(|()| waiter(&server, &["-s"], "L", "later"));
     writer.signal("TERM");
@@ -77,8 +72,7 @@ fn a_lock_can_be_entered_again_from_inside() {
 
 #[test]
 fn an_owner_that_holds_the_lock_enters_past_waiters_and_waits_as_one() {
-    let server = Server::start();
-    let reader = holder(&server, &["-s", "--owner", "me"], "L");
+    let (server, reader) = held(&["-s", "--owner", "me"]);
     let writer = waiter(&server, &[], "L", "; read _ || :");
     server.run("exec -n --reentrant --owner me -s L true").exits(0);
     reader.finish().exits(0);
@@ -177,8 +171,7 @@ fn at_least_does_not_keep_a_lock_after_a_signal_before_the_start() {
 
 #[test]
 fn the_head_is_woken_when_a_release_shortens_the_remaining_time() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "60s", "--at-least", "1500ms"], "L");
+    let (server, first) = held(&["--ttl", "60s", "--at-least", "1500ms"]);
     // The waiter sends its next heartbeat only after 10 s.
     let second = waiter(&server, &[], "L", "second");
     let mut longer = LongerWait::of("8s");
@@ -189,8 +182,7 @@ fn the_head_is_woken_when_a_release_shortens_the_remaining_time() {
 
 #[test]
 fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
-    let server = Server::start();
-    let token = acquire(&server, &["--at-least", "60s", "--ttl", "3s"], "L");
+    let (server, token) = acquired(&["--at-least", "60s", "--ttl", "3s"]);
     for (line, status) in
         [("renew --ttl 3s", 0), ("release", 0), ("renew --ttl 3s", 77), ("release", 77)]
     {

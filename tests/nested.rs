@@ -1,6 +1,6 @@
 //! A command that asks for an enclosing lock does not wait for itself.
 
-use crate::support::{self, Finished, Running, Server, binary, holder};
+use crate::support::{self, *};
 
 #[test]
 fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
@@ -38,8 +38,7 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
 
 #[test]
 fn a_command_waits_for_the_lock_of_its_sibling() {
-    let server = Server::start();
-    let sibling = holder(&server, &[], "L");
+    let (server, sibling) = held(&[]);
     let nested = ["exec", "outer", binary(), "exec", "L", "echo", "in"];
     let nested = Running::start(&mut server.rlock(nested)).tells("waiting at position 1");
     sibling.finish();
@@ -48,8 +47,7 @@ fn a_command_waits_for_the_lock_of_its_sibling() {
 
 #[test]
 fn an_ended_enclosing_hold_blocks_nothing() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let mut command = server.rlock(["exec", "L", "echo", "in"]);
     command.env("RLOCK_HELD", "rlock:L=00000000-0000-4000-8000-000000000000");
     let left_over = Running::start(&mut command).tells("waiting at position 1");

@@ -147,7 +147,7 @@ fn a_signed_release_is_verified_before_it_is_installed() {
     }
 
     // apt, with its own root directory.
-    let source = many[1]
+    let source = many[0]
         .replace("https://files.example/rlock/", &format!("file:{}/", dist.display()))
         .replace("/etc/apt/keyrings", &dist.display().to_string());
     fs::write(sources.join("rlock.sources"), source).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Finished, binary, run};
+use crate::support::*;
 use tempfile::TempDir;
 
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -79,4 +79,38 @@ fn an_installation_from_https_never_falls_back_to_http() {
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
     let mut installer = installer("https://host", &directory.path().join("prefix"));
     run(installer.env("PATH", path)).exits(1).says("--proto =https --proto-redir =https");
+}
+
+/// The message names what is missing before anything is built, installed or started: the programs that
+/// would do so are not there.
+#[test]
+fn what_a_build_lacks_is_said_at_once() {
+    let directory = TempDir::new().unwrap();
+    let program = |name: &str, script: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    };
+    for name in ["sh", "make", "sed", "cut", "sort", "head", "uname", "dirname"] {
+        program(name, &format!("exec {} \"$@\"", go("which", &[name]).trim()));
+    }
+    let says = |line: &str| {
+        for words in [&["make"][..], &["make", "static"], &["tests/demo"], &["packaging/dist"]] {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).current_dir(ROOT).env_clear();
+            let output = run(command.env("PATH", directory.path()).env("HOME", "/nowhere"));
+            assert_ne!(output.code(), 0, "{words:?}");
+            output.says(line);
+        }
+    };
+    let rust = "install Rust 1.88 or later (https://rustup.rs";
+    let compiler = "a C compiler (on Debian or Ubuntu: apt install gcc libc6-dev)";
+    says(&format!("{rust}), and {compiler}"));
+    program("cc", "");
+    says(&format!("{rust})"));
+    program("cargo", "echo 'cargo 1.63.0'");
+    says(&format!("{rust}; cargo here is 1.63.0)"));
+    program("cargo", "echo 'cargo 1.88.0 (873a06493 2025-05-10)'");
+    program("cc", "exit 1");
+    says(&format!(": install {compiler}"));
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rlock::rules::{LossPolicy, Ttl};
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The Markdown files of the project with their texts.
@@ -61,5 +63,66 @@ fn every_file_that_a_page_names_exists() {
             let exists = Path::new(ROOT).join(file).exists();
             assert!(exists, "{} names {file}, which does not exist", path.display());
         }
+    }
+}
+
+/// The registry has an `rlock` of other authors.
+#[test]
+fn what_the_pages_install_from_the_registry_is_this_project() {
+    let mut count = 0;
+    for (path, page) in pages() {
+        for line in page.lines().filter(|line| !line.contains("another project")) {
+            for installer in ["cargo install ", "cargo binstall "] {
+                for rest in line.split(installer).skip(1) {
+                    let mut words = rest.split(['`', ' ', '.', ',']);
+                    let name = words.find(|word| !word.is_empty() && !word.starts_with('-'));
+                    assert_eq!(name, Some(env!("CARGO_PKG_NAME")), "{}: {line}", path.display());
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 0, "no page tells how to install it");
+    // What cargo-binstall downloads is what packaging/pack makes.
+    let manifest = include_str!("../Cargo.toml");
+    let tarball = "/rlock-{ version }-{ target-arch }-linux.tar.gz\"";
+    assert!(manifest.contains(tarball), "{manifest}");
+    let pack = include_str!("../packaging/pack");
+    assert!(pack.contains("name=rlock-$version-$machine-linux\n"), "{pack}");
+    // The packages of distributions have the name of the program.
+    assert_eq!(manifest.matches("\nname = \"rlock\"\n").count(), 4, "deb, rpm, program, library");
+}
+
+#[test]
+fn figures_that_follow_from_the_defaults_are_current() {
+    let (ttl, kill_after) =
+        (Ttl::DEFAULT.get().as_secs(), LossPolicy::DEFAULT.kill_after.as_secs());
+    let (renewal, stop) = (ttl / 3, ttl - kill_after);
+    let heartbeat = renewal.min(10);
+    for (page, figures) in [
+        ("README.md", format!("(`--ttl`, {ttl} s by default)")),
+        (
+            "README.md",
+            format!(
+                "notices within {renewal} s and stops its command within another {kill_after} s"
+            ),
+        ),
+        ("README.md", format!("until its lease expires: by default, at most {ttl} s")),
+        ("README.md", format!("`--kill-after`: {kill_after} s by default")),
+        ("docs/other-tools.md", format!("the lock is free after {ttl} s (`--ttl`) |")),
+        ("docs/promises.md", format!("{} s with the default TTL", 4 + 3 * heartbeat)),
+        ("docs/troubleshooting.md", format!("Otherwise, keep {ttl} s.")),
+        (
+            "docs/troubleshooting.md",
+            // The drift takes the last second.
+            format!(
+                "an outage of {} s is harmless: SIGTERM comes {stop} s after the last renewal, which may \
+                 be {renewal} s before the outage",
+                stop - renewal - 1
+            ),
+        ),
+    ] {
+        let text = fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
+        assert!(text.contains(&figures), "{page} does not say: {figures}");
     }
 }

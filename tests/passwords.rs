@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::errors::{fails, shows_no_secret};
-use crate::support::{Client, Finished, READY, Running, Server, acquire, at, rlock, run, until};
+use crate::support::*;
 
 const REJECTED: &str = "rejected the username or password";
 
@@ -183,6 +183,7 @@ const FORMS: &str = r#"
     S3cr3tKey@h:6379
     redis://u:S3cr3tKey
     redis://u:S3cr3tKey@
+    redis://S3cr3tKey@h
     redis://u:S3cr3tKey@h:port
     redis://u:S3cr3tKey@h:99999
     redis://u:S3cr3tKey@h/x
@@ -201,6 +202,8 @@ const FORMS: &str = r#"
     redis://h?password=S3cr3tKey
     redis://h/0?password=S3cr3tKey
     redis://h/S3cr3tKey
+    redis://:S3cr3tKey@h redis://:S3cr3tKey@h
+    redis://:S3cr3tKey@h local:/locks
     redis:/u:S3cr3tKey@h
     redis:u:S3cr3tKey@h
     redis//u:S3cr3tKey@h
@@ -217,11 +220,15 @@ const FORMS: &str = r#"
     /run/s?pass=S3cr3tKey
     unix:///s:S3cr3tKey
     unix:///s,password=S3cr3tKey
+    unix://s?pass=S3cr3tKey
+    unix:///s?p%61ss=S3cr3tKey
     unix:///s?password=S3cr3tKey
     unix:///s?pass=S3cr3tKey&x=1
     unix://:S3cr3tKey@/s
     local:S3cr3tKey
     redis+sentinel://u:S3cr3tKey@h
+    redis+sentinel://u:S3cr3tKey@h//0
+    redis+sentinel://u:S3cr3tKey@h,,h2/svc
     redis+sentinel://u:S3cr3tKey@h/svc/x
     redis+sentinel://h/svc:S3cr3tKey
     redis+sentinel://h/svc,password=S3cr3tKey

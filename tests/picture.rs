@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::{Finished, Running, Server, binary};
+use crate::support::*;
 use tempfile::TempDir;
 
 const PICTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/session.svg");

@@ -1,7 +1,7 @@
 //! Precedence: --next goes ahead of the queue, and of the waiters with --supersede only the newest
 //! remains.
 
-use crate::support::{Finished, LongerWait, Running, Server, also_on_local, holder, until, waiter};
+use crate::support::*;
 
 also_on_local! {
     next_goes_ahead_of_the_queue_and_behind_others_with_next,
@@ -34,8 +34,7 @@ fn next_goes_ahead_of_the_queue_and_behind_others_with_next() {
 
 #[test]
 fn a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer() {
-    let server = Server::start();
-    let reader = holder(&server, &["--shared"], "L");
+    let (server, reader) = held(&["--shared"]);
     let writer = waiter(&server, &[], "L", "writer");
     server.run("exec -n --shared L true").exits(75);
     server.run("exec -n --shared --next L true").exits(0);
@@ -45,8 +44,7 @@ fn a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer() {
 
 #[test]
 fn a_newer_request_with_supersede_cancels_older_ones_with_it_but_no_others() {
-    let server = Server::start();
-    let first = holder(&server, &["--supersede"], "L");
+    let (server, first) = held(&["--supersede"]);
     let other = waiter(&server, &[], "L", "other");
     let older = waiter(&server, &["--supersede"], "L", "older");
     let options = ["acquire", "--json", "-q", "-E", "9", "--supersede", "L"];
@@ -72,14 +70,12 @@ fn a_newer_request_with_supersede_cancels_older_ones_with_it_but_no_others() {
 
 #[test]
 fn a_stopped_waiter_does_not_run_after_a_newer_one() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     // It loses its position after two heartbeats of 100 ms and 2 s.
     let older = waiter(&server, &["--supersede", "--ttl", "300ms"], "L", "older");
     older.signal("STOP");
     until("it loses its position", || server.waiting("L") == 0);
     first.finish();
     server.run("exec --supersede L true").exits(0);
-    older.signal("CONT");
-    older.end().exits(79).prints("").says("superseded by ");
+    older.ends_by("CONT").exits(79).prints("").says("superseded by ");
 }

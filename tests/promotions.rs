@@ -3,25 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::acl::{rule, set_up};
-use crate::support::endpoint::{Endpoint, Old};
-use crate::support::proxy::Proxy;
 use crate::support::quorum::{at, at_urls, grow_old, servers};
-use crate::support::server::options_of_a_replica;
-use crate::support::{Client, Finished, Server, side_key, until};
+use crate::support::*;
 
 const MARK: &str = "{rlock:}?1promoted";
 
 fn attach(replica: &Server, master: &Server) {
-    let [_, host, port] = options_of_a_replica(master.port());
-    replica.cli(&["REPLICAOF", &host, &port]);
-    until("it has the data", || {
-        replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
-    });
-}
-
-fn promote(server: &Server) {
-    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    replica.follows(master.port());
+    until("it has the data", || replica.reports("master_link_status:up"));
 }
 
 /// Two servers, both of which must vote.
@@ -54,12 +43,10 @@ fn a_member_that_was_never_promoted_votes_at_once_whatever_its_replicas_do() {
     attach(&replica, &pair[0]);
     takes(3);
     replica.kill();
-    until("it is gone", || pair[0].cli(&["INFO", "replication"]).contains("connected_slaves:0"));
+    until("it is gone", || pair[0].reports("connected_slaves:0"));
     takes(3);
     pair[0].cli(&["CONFIG", "SET", "repl-backlog-ttl", "1"]);
-    until("the backlog is gone", || {
-        pair[0].cli(&["INFO", "replication"]).contains("repl_backlog_active:0")
-    });
+    until("the backlog is gone", || pair[0].reports("repl_backlog_active:0"));
     takes(3);
     replica.start_again();
     attach(&replica, &pair[0]);
@@ -80,20 +67,20 @@ fn a_promoted_member_does_not_vote_for_a_lease_however_often_it_is_promoted() {
     };
     for _ in 0..2 {
         attach(&pair[0], &other);
-        promote(&pair[0]);
+        pair[0].promote();
         vote_later(&pair[0], "was found promoted");
         assert_eq!(pair[0].cli(&["EXISTS", MARK]), "1");
     }
     // It waits for a member as for one that was restarted.
     attach(&pair[0], &other);
-    promote(&pair[0]);
+    pair[0].promote();
     let waiter = client.start("exec -w 20s L true").tells("cannot vote yet");
     waiter.end().exits(0);
     // The mark of its master is not its own.
     let mut replica = pair.pop().unwrap();
     attach(&replica, &pair[0]);
     assert_eq!(replica.cli(&["EXISTS", MARK]), "1");
-    promote(&replica);
+    replica.promote();
     vote_later(&replica, "was found promoted");
     // What was promoted in an earlier run counts as restarted.
     replica.kill();
@@ -116,8 +103,8 @@ fn a_promotion_on_an_open_connection_is_noticed_at_the_next_vote() {
     let holder = client.holder("L");
     let waiter = client.start("exec -v L true").tells("waiting at position");
     until("it sleeps", || pair[0].cli(&["ZCARD", &side_key("L", "queue")]) == "1");
-    pair[0].cli(&["REPLICAOF", "127.0.0.1", &pair[1].port().to_string()]);
-    promote(&pair[0]);
+    pair[0].follows(pair[1].port());
+    pair[0].promote();
     holder.finish();
     waiter.tells("was found promoted").end().exits(0);
 }
@@ -130,12 +117,12 @@ fn a_promoted_member_that_cannot_be_marked_does_not_vote_and_the_key_is_named() 
     for server in &three {
         set_up(server, &rule);
         // A replica that never had a master is as good as another one.
-        server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+        server.follows(1);
     }
-    three[1..].iter().for_each(promote);
+    three[1..].iter().for_each(Server::promote);
     let confined = at(&three).with_user("ci");
     let told = "was promoted, and cannot vote for a user who cannot use the key {rlock:}?1promoted";
-    promote(&three[0]);
+    three[0].promote();
     confined.run("exec -n L true").exits(78).says(told).says("; allow ~{rlock:}?1promoted");
     // Others may mark it.
     for server in &three {
@@ -153,11 +140,11 @@ fn a_promoted_member_that_cannot_be_marked_does_not_vote_and_the_key_is_named() 
 fn a_failover_of_one_member_gives_no_other_client_the_lock_before_the_lease_is_over() {
     for old in [Old::Demoted, Old::Cut, Old::WithoutReplicas, Old::Master] {
         let [first, third] = <[Server; 2]>::try_from(servers(2)).ok().unwrap();
-        let second = Endpoint::of(|options| Server::with_clock(Duration::ZERO, options));
+        let second = Endpoint::of(|| Server::with_clock(Duration::ZERO, &[]));
         grow_old(&[&second.master, &second.replica]);
         let urls = |third: String| at_urls([first.url(), second.url(), third].into_iter());
         // It lags from here on.
-        promote(&second.replica);
+        second.replica.promote();
         let before = Instant::now();
         urls("unix:///nowhere".into()).acquire("--ttl 4s L");
         assert!(second.master.has("L") && !second.replica.has("L"));

@@ -5,10 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::support::{
-    Finished, Running, Server, acquire, binary, blocks_of, holder, python, run, send_signal, until,
-    waiter, yaml,
-};
+use crate::support::*;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,6 +27,23 @@ fn recipes(heading: &str) -> Vec<String> {
 #[track_caller]
 fn recipe(heading: &str) -> String {
     recipes(heading).remove(0)
+}
+
+/// The commands in the rows of a table of docs/other-tools.md: those of the other tool, and those of
+/// rlock. Rows that lead to a recipe are left out.
+#[track_caller]
+fn replacements(tool: &str) -> Vec<[String; 2]> {
+    let page = include_str!("../docs/other-tools.md");
+    let section = between(page, &format!("\n### {tool}\n"), "\n### ");
+    let cells = |row: &str| {
+        let row = row.replace("\\|", "\0");
+        let cells = row.split('|').map(|cell| cell.trim().trim_matches('`').replace('\0', "|"));
+        let cells: Vec<String> = cells.collect();
+        [cells[1].clone(), cells[2].clone()]
+    };
+    let rows =
+        section.lines().filter(|line| line.starts_with("| `") && !line.contains("](recipes"));
+    rows.map(cells).collect()
 }
 
 /// What follows a text, up to another one.
@@ -112,12 +126,39 @@ fn an_example_runs_its_commands_once_it_holds_its_lock() {
     let github = &github["jobs"]["deploy"]["steps"].as_array().unwrap().last().unwrap()["run"];
     let gitlab = &yaml(&recipe("GitLab CI"))["deploy"]["script"][0];
     let jenkins = recipe("Jenkins");
-    let [task, around] = &recipes("Ansible")[..] else { panic!("two") };
+    let [task, block, around] = &recipes("Ansible")[..] else { panic!("three") };
     let task = &yaml(task)[0]["tasks"][0]["ansible.builtin.command"];
+    let block = &yaml(block)[0]["tasks"][0];
+    let step = |part: &str, at: usize| {
+        block[part][at]["ansible.builtin.command"].as_str().unwrap().to_owned()
+    };
+    let [acquire, migrate, release] = [step("block", 0), step("block", 1), step("always", 0)];
+    let block = format!("token=$({acquire}) || exit\n{migrate}\nRLOCK_TOKEN=$token {release}");
     let unit = recipe("Elect a leader");
     let halves = ["first-half", "second-half"];
+    let tools = ["flock", "cronlock", "run-one", "setlock", "consul lock", "etcdctl lock"];
+    let replaced = tools.iter().flat_map(|tool| replacements(tool)).map(|[_, line]| line);
+    let replaced: Vec<String> = replaced.filter(|line| line.starts_with("rlock exec")).collect();
+    let replacing = [
+        ("backup", Some(75), &["backup.sh"][..]),
+        ("backup", None, &["prepare", "backup.sh"]),
+        ("backup", Some(75), &["backup.sh"]),
+        ("nightly", Some(75), &["job.sh"]),
+        ("report", Some(75), &["report.sh"]),
+        ("backup", Some(1), &["backup.sh"]),
+        ("backup", Some(75), &["backup.sh"]),
+        ("backup", Some(0), &["backup.sh"]),
+        ("deploy", None, &["make deploy"]),
+        ("deploy", None, &["make deploy"]),
+        ("render", None, &["prepare", "render.sh"]),
+        ("deploy", None, &["make deploy"]),
+        ("deploy", None, &["make deploy"]),
+    ];
+    assert_eq!(replaced.len(), replacing.len(), "{replaced:?}");
+    let replaced = replaced.iter().zip(replacing);
+    let replaced = replaced.map(|(line, (lock, busy, ran))| (line.as_str(), lock, busy, ran));
     // The status if the lock is busy, unless the example waits.
-    for (example, lock, busy, ran) in [
+    let examples = [
         (between(&cron, "17 3 * * * ", "\n"), "backup", Some(75), &["backup.sh"][..]),
         (between(&timer, "ExecStart=", "\n"), "backup", Some(75), &["backup.sh"]),
         ("once backup -- backup.sh", "backup", Some(75), &["backup.sh"]),
@@ -139,12 +180,14 @@ fn an_example_runs_its_commands_once_it_holds_its_lock() {
         (&recipe("Reenter a lock"), "deploy:prod", None, &["prepare", "make deploy"]),
         (&recipe("Hold two locks"), "orders", None, &["migrate.sh"]),
         (task.as_str().unwrap(), "migrate", None, &["migrate.sh"]),
+        (&block, "migrate", None, &["migrate.sh"]),
         (around, "site", None, &["ansible-playbook site.yml"]),
         (between(&unit, "ExecStart=", "\n"), "leader", None, &["serve.sh"]),
         (&pod, "leader", None, &["serve.sh"]),
         (&blocks("Lock a script that you cannot wrap")[0], "import", None, &halves),
         (&recipe("Renew a lock in a script"), "import", None, &halves),
-    ] {
+    ];
+    for (example, lock, busy, ran) in examples.into_iter().chain(replaced) {
         let place = Place::new(ran);
         place.program("once", &recipe("Give many cron jobs the same options"));
         let first = holder(&place.server, &[], lock);
@@ -286,8 +329,7 @@ fn locks_and_servers_are_monitored() {
     acquire(&place.server, &[], "a");
     let dead = holder(&place.server, &["--ttl", "60s"], "b");
     let _waiter = waiter(&place.server, &[], "a", "");
-    dead.signal("KILL");
-    dead.end();
+    dead.ends_by("KILL");
     place.run(check).exits(1);
     nagios(&place, 1, "process not found");
     place.run(metrics).exits(0);
@@ -334,14 +376,10 @@ fn a_freeze_lasts_until_it_is_released() {
 #[test]
 fn a_running_deployment_is_replaced_ahead_of_the_queue() {
     let place = Place::new(&["deploy.sh"]);
-    let [deploy, revoke] = &recipes("Replace the running deployment")[..] else { panic!("two") };
-    let running = holder(&place.server, &[], "deploy:prod");
+    let running = holder(&place.server, &["--ttl", "6s"], "deploy:prod");
     let queued = waiter(&place.server, &[], "deploy:prod", "QUEUED");
-    let next = place.start(deploy).tells("waiting at position 1");
-    let id = place.server.inspect("deploy:prod")["holders"][0]["id"].as_str().unwrap().to_owned();
-    place.run(&revoke.replace("--id ID", &format!("--id {id}"))).exits(0);
+    place.run(&recipe("Replace the running deployment")).exits(0);
     running.end().exits(76);
-    next.end().exits(0);
     assert_eq!(place.log(), ["deploy.sh"]);
     queued.end().exits(0);
 }
@@ -403,4 +441,120 @@ fn part_of_a_script_is_locked_for_as_long_as_it_runs() {
             assert_eq!(place.log().len(), 6);
         }
     }
+}
+
+#[test]
+fn the_first_lines_of_the_readme_run_and_show_a_job() {
+    let readme = include_str!("../README.md");
+    let lines = between(readme, "```sh\n", "```");
+    let place = Place::new(&[]);
+    place.program("backup.sh", "rlock inspect >> log");
+    let lines = lines.replace("redis://redis.example", &place.server.url());
+    place.run(&lines).exits(0).says("no lock is held");
+    assert!(place.log()[1].starts_with("backup"), "{:?}", place.log());
+}
+
+#[test]
+fn what_a_script_did_with_flock_it_does_with_rlock() {
+    let halves = ["first-half", "second-half"];
+    let jobs = [&["backup.sh"][..], &["prepare", "backup.sh"], &halves];
+    for (lines, ran) in replacements("flock").into_iter().zip(jobs) {
+        let rest = if ran == halves { "first-half; second-half" } else { "" };
+        for line in lines {
+            let place = Place::new(ran);
+            place.run(&format!("{line}\n{rest}")).exits(0);
+            assert_eq!(place.log(), ran, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_script_that_ran_itself_under_flock_runs_itself_under_rlock() {
+    for head in replacements("flock").swap_remove(4) {
+        let place = Place::new(&[]);
+        place.program("import", &format!("{head}\necho \"ran $1\" >> log; exit 3"));
+        place.run("./import one").exits(3);
+        assert_eq!(place.log(), ["ran one"], "{head}");
+    }
+    let [_, release] = replacements("flock").swap_remove(3);
+    let place = Place::new(&[]);
+    place.run(&format!("t=$(rlock acquire --while-pid $$ import) || exit\n{release}")).exits(0);
+    assert!(place.server.is_free("import"));
+}
+
+#[test]
+fn a_script_that_sets_a_key_and_rlock_exclude_each_other() {
+    let [before, after] =
+        &blocks_of(include_str!("../docs/other-tools.md"), "### SET NX scripts")[..]
+    else {
+        panic!("two")
+    };
+    let place = Place::new(&["backup.sh"]);
+    let cli = format!("redis-cli -s {}", place.server.socket().display());
+    let before = before.replace("redis-cli", &cli);
+    let count = || place.log().len();
+    // Each runs alone.
+    place.run(&before).exits(0);
+    place.run(after).exits(0);
+    assert_eq!(count(), 2);
+    // Each keeps the other out.
+    let held = holder(&place.server, &["--prefix", "lock:"], "backup");
+    place.run(&before).exits(0);
+    held.finish().exits(0);
+    place.run(&format!("{cli} SET lock:backup 1 EX 3600")).exits(0);
+    place.run(after).exits(0);
+    place.run(&format!("{cli} DEL lock:backup")).exits(0);
+    assert_eq!(count(), 2);
+    // A script that deletes the lock of rlock stops its command.
+    let held = holder(&place.server, &["--prefix", "lock:", "--ttl", "3s"], "backup");
+    place.run(&format!("{cli} DEL lock:backup")).exits(0);
+    held.end().exits(76);
+}
+
+#[test]
+fn a_script_whose_lock_is_lost_is_stopped_and_ends_with_143() {
+    let readme = include_str!("../README.md");
+    let status = between(readme, "the status is then ", ".");
+    let place = Place::new(&["second-half"]);
+    place.program("first-half", "echo begins; sleep 60");
+    place.program("import", &blocks("Lock a script that you cannot wrap")[0]);
+    let mut shell = place.shell("./import; echo $?");
+    let mut script = Running::start(shell.env("RLOCK_TTL", "2s")).prints_first("begins");
+    place.server.revoke("import");
+    assert_eq!(script.line(), status);
+    assert_eq!(place.log(), [""; 0]);
+    script.finish();
+}
+
+#[test]
+fn a_superseded_deployment_can_wait_until_the_newer_one_has_finished() {
+    let place = Place::new(&["deploy.sh"]);
+    let recipe = recipe("Keep only the latest deployment waiting");
+    let wait = between(DOC, "until the newer one has finished, append `", "`");
+    let running = holder(&place.server, &[], "deploy:prod");
+    let older =
+        place.start(&format!("{} {wait}", recipe.trim_end())).tells("waiting at position 1");
+    let newer = place.start(&recipe).tells("waiting at position 1");
+    let older = older.tells("superseded by");
+    running.finish();
+    newer.end().exits(0);
+    older.end().exits(0);
+    assert_eq!(place.log(), ["deploy.sh"]);
+}
+
+#[test]
+fn a_user_who_has_only_a_pattern_of_keys_sets_a_prefix_with_braces() {
+    let page = include_str!("../docs/authentication.md");
+    let place = Place::new(&["backup.sh"]);
+    let rule =
+        blocks_of(page, "## Restrict the server user")[0].replace(" ~rlock:* ~{rlock:*", " ~ns1:*");
+    let rule = rule
+        .trim_end()
+        .replace("SETUSER ci", "SETUSER default")
+        .replace(" on >secret", " resetkeys");
+    place.server.cli(&rule.split(' ').collect::<Vec<_>>());
+    place.run("rlock exec backup -- backup.sh").exits(78);
+    let prefix = between(page, "sets `", "`");
+    place.run(&format!("{prefix} rlock exec backup -- backup.sh")).exits(0);
+    assert_eq!(place.log(), ["backup.sh"]);
 }

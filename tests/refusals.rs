@@ -11,7 +11,7 @@ use std::thread;
 
 use crate::errors::replicated;
 use crate::hostile::{array, bulk, request, serve};
-use crate::support::{Client, Finished, Server, until};
+use crate::support::*;
 
 /// The code of each error and what it rejects, the reply itself, and what rlock says about it. A test
 /// of the product compares them with its own table.

@@ -1,15 +1,17 @@
 //! `release --force --id` revokes one hold, or removes one waiter, and says why.
 
-use crate::support::{
-    Finished, LongerWait, Running, Server, acquire, also_on_local, holder, quorum, run, until,
-    waiter,
-};
+use std::os::unix::process::ExitStatusExt;
+
+use nix::libc::SIGINT;
+
+use crate::support::*;
 
 also_on_local! {
     one_of_several_holds_is_revoked_and_its_holder_prints_the_reason,
     now_revokes_one_hold_immediately,
     a_waiter_is_removed_and_prints_the_reason,
     a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_expired,
+    a_forced_release_that_is_interrupted_says_when_what_it_revoked_ends,
     an_id_that_is_gone_changes_nothing_and_names_the_present_holder,
 }
 
@@ -57,8 +59,7 @@ fn now_revokes_one_hold_immediately() {
 
 #[test]
 fn a_waiter_is_removed_and_prints_the_reason() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let victim = Running::start(&mut server.rlock(["acquire", "--json", "L"]));
     until("it waits", || server.waiting("L") == 1);
     let id = ids(&server, "waiters").remove(0);
@@ -119,8 +120,19 @@ fn a_forced_release_tells_whether_each_holder_released_the_lock_or_its_lease_exp
     force.told(&format!("pid {} (sh) no longer holds the lock", stopped.pid()));
     server.run(&format!("release L {token}")).exits(77);
     force.end().exits(0).says(" no longer holds the lock");
-    stopped.signal("CONT");
-    stopped.end().exits(76);
+    stopped.ends_by("CONT").exits(76);
+}
+
+#[test]
+fn a_forced_release_that_is_interrupted_says_when_what_it_revoked_ends() {
+    let server = Server::start();
+    acquire(&server, &["--ttl", "1h"], "L");
+    let force = server.starts("release --force", "L").tells("waiting up to ");
+    force.signal("INT");
+    let ended = force.end();
+    assert_eq!(ended.status.signal(), Some(SIGINT), "{ended:?}");
+    ended.says("L: stopped by SIGINT while waiting; what was revoked ends within 59m");
+    assert_eq!(server.inspect("L")["state"], "revoked");
 }
 
 #[test]

@@ -6,19 +6,15 @@ use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use crate::support::cluster::Cluster;
-use crate::support::proxy::Proxy;
-use crate::support::sentinels::Service;
-use crate::support::server::options_of_a_replica;
-use crate::support::{Client, Finished, Running, Server, at, quorum, run, until};
+use crate::support::*;
 
 /// A master, and a replica with a wire between them.
 fn with_a_far_replica() -> (Server, Proxy, Server) {
     let master = Server::on_tcp(&[]);
     let wire = Proxy::to(master.port(), Duration::ZERO);
     let port = wire.url().rsplit(':').next().unwrap().parse().unwrap();
-    let options = options_of_a_replica(port);
-    let replica = Server::with(&options.iter().map(String::as_str).collect::<Vec<_>>());
+    let replica = Server::start();
+    replica.follows(port);
     until("the replica confirms", || master.run("exec -n --min-replicas 1 M true").code() == 0);
     (master, wire, replica)
 }
@@ -44,7 +40,7 @@ fn a_failover_overlaps_no_lease_that_a_renewal_has_acknowledged() {
     let held_until = Instant::now() + acknowledged(&renew.json());
     wire.cut();
     replica.signal("CONT");
-    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    replica.promote();
     run(&mut at(&replica.url(), "exec L true")).exits(0);
     assert!(Instant::now() >= held_until, "{renew:?}");
     assert_eq!(renew.exits(69).says("0 of 1 replicas").json()["status"], "unreachable");

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::proxy::Proxy;
-use crate::support::{Finished, READY, Running, Server, acquire, at, quorum, until, waiter};
+use crate::support::*;
 
 /// Starts a client of these servers, lets this many flights to each of them pass, and returns while
 /// the next ones are on their way.

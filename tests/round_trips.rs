@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::proxy::Proxy;
-use crate::support::{Client, Finished, Server, holder, until};
+use crate::support::*;
 
 #[test]
 fn an_uncontended_exec_is_one_connection_and_two_flights_and_a_list_is_four() {

@@ -3,8 +3,7 @@
 use nix::errno::Errno;
 use nix::libc;
 
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, holder, rlock, run, until};
+use crate::support::*;
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
@@ -22,8 +21,7 @@ fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
 
 #[test]
 fn a_process_limit_does_not_matter_without_the_lock() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let limited = |url: &str, options: &[&str]| {
         let mut command = rlock([&["exec"], options, &["L", "echo", "RUNS"]].concat());
         run(refuse(command.env("RLOCK_URL", url), &[Refused::Call(libc::SYS_clone)], Errno::EAGAIN))
@@ -171,6 +169,26 @@ fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
     let first = Running::start(refuse(&mut command, &adoption, Errno::EINVAL));
     let told = server.revokes(first.prints_first("READY")).err();
     assert_eq!(told.matches("; allow prctl(").count(), 1, "{told}");
+}
+
+#[test]
+fn a_lost_lock_ends_the_group_of_the_command_even_if_rlock_cannot_find_processes() {
+    let server = Server::start();
+    let script = server.directory().join("work");
+    // The command ends when it is asked to, but not another process of its group.
+    let work = "sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & sleep 1000";
+    std::fs::write(&script, work).unwrap();
+    let exec = format!("exec --ttl 3s L sh {}", script.display());
+    let mut not_adopted = server.rlock(exec.split(' '));
+    let adoption = [Refused::Prctl(libc::PR_SET_CHILD_SUBREAPER)];
+    refuse(&mut not_adopted, &adoption, Errno::EINVAL);
+    let no_proc = format!("mount -t tmpfs none /proc; exec $rlock {exec}");
+    for mut command in [not_adopted, server.contained("--mount", &no_proc)] {
+        let mut first = Running::start(&mut command);
+        let other = first.line();
+        server.revokes(first);
+        assert!(is_gone(&other), "{command:?}");
+    }
 }
 
 #[test]

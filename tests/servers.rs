@@ -5,13 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::acl::{rule, set_up};
-use crate::support::cluster::Cluster;
-use crate::support::name::Name;
-use crate::support::proxy::Proxy;
-use crate::support::sentinels::Service;
-use crate::support::server::{free_port, options_of_a_replica};
-use crate::support::{Client, Finished, Server, run, until};
+use crate::support::*;
 use crate::tls::{Authority, trusting};
 use serde_json::Value;
 
@@ -97,7 +91,7 @@ fn a_server_that_cannot_save_to_its_disk_is_a_finding() {
     server.cli(&["CONFIG", "SET", "dir", folder.path().to_str().unwrap()]);
     drop(folder);
     server.cli(&["BGSAVE"]);
-    until("it has failed", || server.cli(&["INFO"]).contains("rdb_last_bgsave_status:err"));
+    until("it has failed", || server.reports("rdb_last_bgsave_status:err"));
     finds(&client(&server), "", &["refuses", "no-append-only-file"]);
 }
 
@@ -121,9 +115,8 @@ fn a_server_that_does_not_answer_costs_one_timeout_and_69_only_if_none_does() {
 fn a_replica_is_a_finding_and_one_that_can_be_written_to_is_a_worse_trap() {
     let master = Server::on_tcp(&AS_WANTED);
     let replica = Server::on_tcp(&AS_WANTED);
-    let [_, host, port] = options_of_a_replica(master.port());
-    replica.cli(&["REPLICAOF", &host, &port]);
-    until("it is connected", || master.cli(&["INFO"]).contains("state=online"));
+    replica.follows(master.port());
+    until("it is connected", || master.reports("state=online"));
     finds(&client(&replica), "", &["replica"]);
     replica.cli(&["CONFIG", "SET", "replica-read-only", "no"]);
     finds(&client(&replica), "", &["writable-replica"]);
@@ -149,10 +142,9 @@ fn a_replica_that_is_not_online_is_a_finding() {
     let options = [&AS_WANTED[..], &["--repl-diskless-sync", "yes"]].concat();
     let master = Server::on_tcp(&options);
     master.cli(&["CONFIG", "SET", "repl-diskless-sync-delay", "600"]);
-    let [_, host, port] = options_of_a_replica(master.port());
     let replica = Server::on_tcp(&AS_WANTED);
-    replica.cli(&["REPLICAOF", &host, &port]);
-    until("it has connected", || master.cli(&["INFO"]).contains("state=wait_bgsave"));
+    replica.follows(master.port());
+    until("it has connected", || master.reports("state=wait_bgsave"));
     finds(&client(&master), "", &["replica-lags"]);
 }
 
@@ -183,8 +175,8 @@ fn members_of_a_quorum_are_compared_with_each_other() {
         "--ttl 200s",
         &["no-lock", "cannot-vote", "cannot-vote", "cannot-vote"],
     );
-    two.cli(&["REPLICAOF", "127.0.0.1", "1"]);
-    two.cli(&["REPLICAOF", "NO", "ONE"]);
+    two.follows(1);
+    two.promote();
     let all = at(&[&one_url, &two_url, &three_url]);
     let told = finds(&all, "", &["cannot-vote"]).out();
     assert!(told.contains("was found promoted 0"), "{told}");
@@ -292,25 +284,18 @@ fn each_missing_permission_is_named() {
     quorum.run("inspect --servers -q").exits(1).shows("denies permission for the command INFO");
 }
 
-/// A server with replicas, each with these options, that have connected.
-fn with_replicas(options: &[&[&str]]) -> (Server, Vec<Server>) {
-    let master = Server::on_tcp(&AS_WANTED);
-    let of_master = options_of_a_replica(master.port());
-    let of_master = of_master.iter().map(String::as_str);
-    let replica = |more: &&[&str]| {
-        let options: Vec<&str> = of_master.clone().chain(AS_WANTED).chain(more.to_vec()).collect();
-        Server::on_tcp(&options)
-    };
-    let replicas: Vec<Server> = options.iter().map(replica).collect();
-    until("they are online", || {
-        master.cli(&["INFO"]).matches("state=online").count() == options.len()
-    });
+/// A server with so many replicas, which have connected.
+fn with_replicas<const N: usize>() -> (Server, [Server; N]) {
+    let start = || Server::on_tcp(&AS_WANTED);
+    let (master, replicas) = (start(), [(); N].map(|()| start()));
+    replicas.iter().for_each(|replica| replica.follows(master.port()));
+    until("they are online", || master.cli(&["INFO"]).matches("state=online").count() == N);
     (master, replicas)
 }
 
 #[test]
 fn replicas_are_checked_as_what_they_may_become() {
-    let (master, replicas) = with_replicas(&[&[], &[]]);
+    let (master, replicas) = with_replicas::<2>();
     let client = client(&master);
     replicas_confirm(&client);
     finds(&client, "--min-replicas 1", &[]);
@@ -338,21 +323,16 @@ fn replicas_are_checked_as_what_they_may_become() {
 #[test]
 fn the_clock_of_a_replica_is_compared_with_that_of_its_master() {
     let master = Server::on_tcp(&AS_WANTED);
-    let of_master = options_of_a_replica(master.port());
-    let options: Vec<&str> = of_master.iter().map(String::as_str).chain(AS_WANTED).collect();
-    let port = free_port().to_string();
-    let _replica = Server::with_clock(
-        Duration::from_secs(60),
-        &[&options[..], &["--port", &port, "--bind", "127.0.0.1"]].concat(),
-    );
-    until("it is online", || master.cli(&["INFO"]).contains("state=online"));
+    let replica = Server::with_clock(Duration::from_secs(60), &AS_WANTED);
+    replica.follows(master.port());
+    until("it is online", || master.reports("state=online"));
     finds(&client(&master), "", &["clocks-apart"]);
     finds(&client(&master), "--ttl 5m", &[]);
 }
 
 #[test]
 fn so_many_replicas_that_two_masters_can_grant_a_lock_are_a_finding() {
-    let (master, _replicas) = with_replicas(&[&[], &[], &[]]);
+    let (master, _replicas) = with_replicas::<3>();
     let client = client(&master);
     until("they confirm", || client.run("exec -n --min-replicas 3 warm true").code() == 0);
     finds(&client, "--min-replicas 1", &["many-replicas"]);
@@ -470,22 +450,22 @@ fn a_directory_that_can_lose_its_files_is_a_finding() {
 
 #[test]
 fn a_certificate_that_expires_soon_is_a_finding() {
+    let serves = |authority: &Authority, name| {
+        let (server, url) = authority.serves(name, "no");
+        server.cli(&["CONFIG", "SET", "appendonly", "yes"]);
+        server.cli(&["CONFIG", "SET", "appendfsync", "always"]);
+        (server, url)
+    };
     let authority = Authority::new();
     authority.signs("soon", "DNS:localhost", "-days 2");
     authority.signs("later", "DNS:localhost", "-days 20");
     for (name, wanted) in [("soon", &["certificate"][..]), ("later", &[])] {
-        let (server, url) = authority.serves(name, "no");
-        for option in ["appendonly yes", "appendfsync always"] {
-            let words: Vec<&str> = option.split(' ').collect();
-            server.cli(&["CONFIG", "SET", words[0], words[1]]);
-        }
+        let (_server, url) = serves(&authority, name);
         finds(&trusting(&authority, &url), "", wanted);
     }
     // A client certificate counts, and an authority only if it has signed the server's.
     authority.signs("later", "DNS:localhost", "-days 20");
-    let (server, url) = authority.serves("later", "no");
-    server.cli(&["CONFIG", "SET", "appendonly", "yes"]);
-    server.cli(&["CONFIG", "SET", "appendfsync", "always"]);
+    let (_server, url) = serves(&authority, "later");
     let with_client = trusting(&authority, &url)
         .with("RLOCK_TLS_CERT", authority.file("soon.crt").display().to_string())
         .with("RLOCK_TLS_KEY", authority.file("soon.key").display().to_string());
@@ -499,9 +479,7 @@ fn a_certificate_that_expires_soon_is_a_finding() {
             .with("RLOCK_TLS_CA", authority.file("both.crt").display().to_string())
     };
     finds(&trusting_both(&url), "", &[]);
-    let (server, url) = short.serves("later", "no");
-    server.cli(&["CONFIG", "SET", "appendonly", "yes"]);
-    server.cli(&["CONFIG", "SET", "appendfsync", "always"]);
+    let (_server, url) = serves(&short, "later");
     finds(&trusting_both(&url), "", &["certificate"]);
 }
 

@@ -3,8 +3,7 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
-use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, holder, run, until};
+use crate::support::{self, *};
 
 /// The test is about this moment, so it has no event to wait for.
 fn spin(time: Duration) {
@@ -28,8 +27,7 @@ fn each_signal_reaches_the_command_as_itself() {
         first.signal(signal);
         assert_eq!(first.line(), signal);
     }
-    first.signal("KILL");
-    first.end();
+    first.ends_by("KILL");
 }
 
 #[test]
@@ -63,8 +61,7 @@ fn a_signal_reaches_a_command_that_has_left_its_group() {
         let leave = format!("use POSIX; {leave}; exec @ARGV");
         let exec = ["exec", "L", "perl", "-e", &leave, "bash", "-c", script];
         let first = Running::start(&mut server.rlock(exec)).prints_first("READY");
-        first.signal("TERM");
-        first.end().exits(3).prints("TERM");
+        first.ends_by("TERM").exits(3).prints("TERM");
     }
 }
 
@@ -80,8 +77,7 @@ fn a_signal_that_the_caller_blocks_neither_ends_a_wait_nor_reaches_the_command()
     before.finish();
     assert_eq!(first.line(), "READY");
     first.signal("TERM");
-    first.signal("USR1");
-    assert_eq!(first.end().status.signal(), Some(10));
+    assert_eq!(first.ends_by("USR1").status.signal(), Some(10));
 }
 
 #[test]
@@ -127,8 +123,7 @@ fn a_signal_after_the_command_ends_rlock_once_the_lock_is_free() {
         let first = Running::start(exec.env("RLOCK_URL", proxy.url()));
         // The first flight asks for the lock, the second releases it.
         until("it is releasing the lock", || proxy.flights() == 2);
-        first.signal("TERM");
-        let ended = first.end().status;
+        let ended = first.ends_by("TERM").status;
         assert_eq!((ended.code(), ended.signal()), (code, signal));
         assert!(server.is_free("L"));
     }
@@ -159,8 +154,7 @@ fn in_the_foreground_group_signals_are_passed_on() {
     let groups = first.line();
     let (its, ours) = groups.split_once(' ').unwrap();
     assert_eq!(its, ours);
-    first.signal("TERM");
-    first.end().exits(3).prints("TERM");
+    first.ends_by("TERM").exits(3).prints("TERM");
 }
 
 #[test]
@@ -172,16 +166,14 @@ fn a_signal_while_rlock_gives_up_prevents_an_unlocked_run() {
         let first = server.starts(exec, "RUNS");
         // The test is about this moment, so it has no event to wait for.
         std::thread::sleep(Duration::from_millis(delay));
-        first.signal("TERM");
-        let output = first.end().prints("");
+        let output = first.ends_by("TERM").prints("");
         assert_eq!(output.status.signal(), Some(15), "after {delay} ms: {output:?}");
     }
 }
 
 #[test]
 fn a_waiter_that_has_seen_a_holder_never_runs_unlocked() {
-    let mut server = Server::start();
-    let _first = holder(&server, &[], "L");
+    let (mut server, _first) = held(&[]);
     let exec = "exec -w 1s --on-unreachable run L echo";
     let second = server.starts(exec, "RUNS").tells("waiting at position 1");
     server.kill();
@@ -211,8 +203,7 @@ fn the_end_of_the_parent_is_a_sigterm_if_desired() {
     let mut holder = start(&server.url(), command).prints_first("READY");
     let waiter = start(&server.url(), "echo ran");
     until("it waits", || server.waiting("L") == 1);
-    waiter.signal("KILL");
-    waiter.end().prints("");
+    waiter.ends_by("KILL").prints("");
     until("it has left the queue", || server.waiting("L") == 0);
     holder.signal("KILL");
     assert_eq!(holder.line(), "told");

@@ -1,6 +1,6 @@
 //! With --slots N, each holder has a number from 1 to N.
 
-use crate::support::{self, Finished, Running, Server, run, until};
+use crate::support::{self, *};
 use serde_json::Value;
 
 /// Prints the number of the slot, or `none`, and waits for a line or the end of stdin.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Finished, Running, Server, at, binary, until};
+use crate::support::*;
 
 /// Starts a command that waits, and has said once that the server does not serve it.
 #[track_caller]

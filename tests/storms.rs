@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::compiled::STORM;
-use crate::support::{Finished, LongerWait, Running, Server, until};
+use crate::support::*;
 
 /// Makes these system calls of rlock slow, so that little is needed to keep it busy.
 fn slowed(calls: &str) -> String {

@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::errors::{MISTAKES, shows_no_secret};
-use crate::support::{
-    Finished, READY, Running, Server, acquire, also_on_local, binary, holder, rlock, run, until,
-    waiter,
-};
+use crate::errors::{MISTAKES, rows, shows_no_secret};
+use crate::support::*;
 
 also_on_local! {
     the_remedy_of_inspect_ends_only_the_hold_whose_process_is_dead,
@@ -46,8 +43,7 @@ fn standing(state: &str) -> (Server, Vec<Running>) {
     let revoke = || {
         let force = Running::start(&mut server.rlock(["release", "--force", "L"]));
         until("it is revoked", || server.inspect("L")["state"] == "revoked");
-        force.signal("TERM");
-        force.end();
+        force.ends_by("TERM");
     };
     match state {
         "held by acquire" | "revoked, held by acquire" => drop(acquire(&server, &[], "L")),
@@ -94,8 +90,7 @@ fn told(server: &Server, state: &str, by_force: bool) -> String {
         true => {
             let mut force = Running::start(&mut server.rlock(["release", "--force", "L"]));
             let told = force.told(" up to ");
-            force.signal("TERM");
-            force.end();
+            force.ends_by("TERM");
             told
         }
     }
@@ -205,24 +200,6 @@ fn a_holder_that_came_meanwhile_is_not_touched() {
 }
 
 #[test]
-fn the_remedy_for_a_revoked_hold_ends_only_that_hold() {
-    let server = Server::start();
-    let slots = ["--slots", "2", "--ttl", "60s"];
-    let token = acquire(&server, &slots, "L");
-    let alive = holder(&server, &slots, "L");
-    let revokes =
-        Running::start(&mut server.rlock(["release", "--force", "--id", &token[..8], "L"]));
-    let states = || server.inspect("L")["holders"].to_string();
-    until("it is revoked", || states().contains(r#""state":"revoked""#));
-    revokes.signal("TERM");
-    revokes.end();
-    let page = server.run("inspect L").exits(0).out();
-    types(&server, suggested(&page)).exits(0).shows("revoked");
-    assert_eq!(server.inspect("L")["holders"].as_array().unwrap().len(), 1, "{page}");
-    alive.finish().exits(0);
-}
-
-#[test]
 fn a_command_on_a_url_with_a_password_shows_none_and_touches_no_server() {
     let (here, other) = (Server::on_tcp(&["--requirepass", "s3cret"]), Server::start());
     let url = here.tcp_url().replace("//", "//:s3cret@");
@@ -261,8 +238,7 @@ fn what_a_forced_release_suggests_is_about_the_same_lock() {
         types(&other, suggested(&told)).exits(0);
         assert_eq!((holds(&here), holds(&other)), (left, 1), "{told}");
         if left > 0 {
-            force.signal("TERM");
-            force.end();
+            force.ends_by("TERM");
             force = Running::start(&mut on(&here, &["release", "--force", "L"]));
         }
     }
@@ -293,11 +269,10 @@ fn what_is_said_about_another_tools_lock_deletes_its_key() {
 
 #[test]
 fn what_is_said_about_a_command_line_touches_no_lock() {
-    let server = Server::start();
-    acquire(&server, &[], "L");
+    let (server, _) = acquired(&[]);
     let (before, keys) = (server.stored("L"), server.cli(&["DBSIZE"]));
     let mut typed = 0;
-    for (_, answer) in MISTAKES {
+    for (_, answer) in rows(MISTAKES) {
         // The others have another placeholder.
         if let Some((_, command)) = answer.split_once("run rlock ") {
             let command = format!("rlock {}", command.replace("NAME", "L"));

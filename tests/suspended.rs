@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::proxy::Proxy;
-use crate::support::{self, Client, Finished, READY, Running, Server, holder, run, until};
+use crate::support::{self, *};
 
 const NOT_RUNNING: &str = "rlock was not running for ";
 const CAUSES: &str = " (suspended, or the host was overloaded)";
@@ -59,8 +58,7 @@ fn a_suspended_rlock_and_a_suspended_keeper_warn_that_the_lease_was_nearly_over(
 
 #[test]
 fn a_suspended_waiter_says_so_and_goes_on_until_its_limit() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let waiters = ["--ttl 3s L echo RAN", "--ttl 3s -w 2s L true"]
         .map(|line| server.rlock(["exec"].into_iter().chain(line.split(' '))))
         .map(|mut waiter| Running::start(&mut waiter).tells("waiting at position "));
@@ -91,8 +89,7 @@ fn a_reply_that_arrived_while_rlock_was_suspended_is_read() {
     wire.part(false);
     support::acquire(&server, &["--ttl", "4s"], "clock");
     until("the time for a reply is over", || server.is_free("clock"));
-    asks.signal("CONT");
-    asks.end().exits(0);
+    asks.ends_by("CONT").exits(0);
 }
 
 #[test]

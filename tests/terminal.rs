@@ -9,9 +9,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::support::limit::Process;
-use crate::support::pty::{Terminal, ends};
-use crate::support::{self, Finished, Server, until};
+use crate::support::{self, *};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";
@@ -21,8 +19,7 @@ fn ctrl_c_ends_a_watch_between_two_frames_and_a_shell_sees_130() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     for is_stopped in [false, true] {
-        terminal.enters("$rlock inspect --io-timeout 1h --watch=1ms L");
-        terminal.sees("L: free");
+        terminal.answers("$rlock inspect --io-timeout 1h --watch=1ms L", "L: free");
         if is_stopped {
             // Ctrl-C does not wait for a reply.
             server.signal("STOP");
@@ -33,8 +30,7 @@ fn ctrl_c_ends_a_watch_between_two_frames_and_a_shell_sees_130() {
         let last = frames.trim_end_matches(restored).rsplit("\x1b[?25l").next().unwrap();
         assert!(last.contains("\x1b[?25h"), "{last:?}");
         terminal.sees("$ ");
-        terminal.enters("echo status-$?");
-        terminal.sees("status-130");
+        terminal.answers("echo status-$?", "status-130");
         terminal.sees("$ ");
     }
     server.signal("CONT");
@@ -58,8 +54,7 @@ fn a_watch_ends_at_ctrl_c_even_if_the_terminal_takes_no_more_of_a_frame() {
 
 #[test]
 fn a_waiter_ends_at_a_signal_even_if_the_terminal_has_no_room_for_its_message() {
-    let server = Server::start();
-    let holder = support::holder(&server, &[], "L");
+    let (server, holder) = support::held(&[]);
     let (mut user, terminal) = ends();
     let set = |flags| fcntl(&terminal, FcntlArg::F_SETFL(flags)).unwrap();
     let fill = |most| (0..most).take_while(|_| (&terminal).write(b"x").is_ok()).count();
@@ -109,15 +104,11 @@ fn q_ends_a_watch_whose_first_line_has_the_time_and_the_server() {
 fn a_watch_can_be_suspended_and_leaves_the_terminal_as_it_was() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
-    terminal.enters("$rlock inspect -W=50ms L");
-    terminal.sees("L: free");
-    terminal.types(SUSPEND);
-    terminal.sees("Stopped");
-    terminal.enters("stty -a; fg");
-    let mode = terminal.sees("L: free");
+    terminal.answers("$rlock inspect -W=50ms L", "L: free");
+    terminal.presses(SUSPEND, "Stopped");
+    let mode = terminal.answers("stty -a; fg", "L: free");
     assert!(mode.contains(" icanon ") && mode.contains(" echo "), "{mode:?}");
-    terminal.types("q");
-    terminal.sees("$ ");
+    terminal.presses("q", "$ ");
     // A signal ends it too.
     terminal.enters("timeout --foreground 1 $rlock inspect -W=50ms L; echo status-$?; stty -a");
     terminal.sees("status-124");
@@ -137,8 +128,7 @@ fn whatever_signal_ends_a_watch_it_ends_by_that_and_leaves_the_terminal_as_it_wa
         // An interactive shell would restore the terminal itself.
         let watch = format!("sh -c 'echo pid-$$-; exec $rlock inspect -W=50ms L' {pipe}");
         std::fs::write(&script, format!("{watch}\necho status-$?; stty -a\n")).unwrap();
-        terminal.enters(&format!("sh {}", script.display()));
-        terminal.sees("pid-");
+        terminal.answers(&format!("sh {}", script.display()), "pid-");
         let pid = terminal.sees("-");
         terminal.sees("L: free");
         support::send_signal(pid.trim_end_matches('-').parse().unwrap(), signal);
@@ -156,8 +146,7 @@ fn a_list_is_cut_to_the_terminal_but_the_name_last() {
     support::acquire(&server, &["--shared"], "a-rather-long-name");
     let mut terminal = Terminal::start(&server);
     let list = |terminal: &mut Terminal, setting: &str| {
-        terminal.enters(&format!("{setting} $rlock inspect"));
-        terminal.sees("NAME");
+        terminal.answers(&format!("{setting} $rlock inspect"), "NAME");
         terminal.sees("1 lock")
     };
     let narrow = list(&mut terminal, "COLUMNS=50");
@@ -168,8 +157,7 @@ fn a_list_is_cut_to_the_terminal_but_the_name_last() {
     // What is hidden is told.
     let hidden = "hidden; widen the terminal or use --json";
     terminal.sees(&format!("LABEL {hidden}"));
-    terminal.enters("COLUMNS=50 $rlock inspect --servers");
-    terminal.sees(&format!("REPLICAS {hidden}"));
+    terminal.answers("COLUMNS=50 $rlock inspect --servers", &format!("REPLICAS {hidden}"));
     let narrow = list(&mut terminal, "");
     assert!(
         narrow.contains("a-rather-long-name  2 holders: ") && narrow.contains("https…"),
@@ -193,8 +181,7 @@ fn what_needs_attention_is_colored_unless_the_user_wants_none() {
         ("NO_COLOR=1 TERM=xterm $rlock inspect L", false),
         ("TERM=xterm $rlock inspect | cat", false),
     ] {
-        terminal.enters(&format!("{command}; echo status-$?"));
-        let shown = terminal.sees("status-0");
+        let shown = terminal.answers(&format!("{command}; echo status-$?"), "status-0");
         assert!(shown.contains("expiry"), "{shown}");
         assert_eq!(shown.contains("\u{1b}[33m"), is_colored, "{command}: {shown}");
     }
@@ -207,21 +194,17 @@ fn a_watch_of_a_long_list_keeps_its_summary() {
         support::acquire(&server, &[], &format!("lock-{number}"));
     }
     let mut terminal = Terminal::start(&server);
-    terminal.enters("stty rows 8; $rlock inspect -W");
-    let frame = terminal.sees("9 locks");
+    let frame = terminal.answers("stty rows 8; $rlock inspect -W", "9 locks");
     assert!(frame.contains("lock-3 ") && frame.contains("(6 more lines)"), "{frame}");
     assert!(!frame.contains("lock-4"), "{frame}");
-    terminal.types(INTERRUPT);
-    terminal.sees("$ ");
+    terminal.presses(INTERRUPT, "$ ");
 }
 
 #[test]
 fn a_watch_keeps_the_last_list_while_the_server_is_unreachable() {
-    let mut server = Server::start();
-    support::acquire(&server, &["--ttl", "1h"], "L");
+    let (mut server, _) = support::acquired(&["--ttl", "1h"]);
     let mut terminal = Terminal::start(&server);
-    terminal.enters("$rlock inspect --watch=50ms");
-    terminal.sees("1 lock");
+    terminal.answers("$rlock inspect --watch=50ms", "1 lock");
     server.kill();
     terminal.sees("; retrying");
     terminal.sees("\x1b[H");
@@ -231,20 +214,17 @@ fn a_watch_keeps_the_last_list_while_the_server_is_unreachable() {
     }
     server.start_again();
     terminal.sees("no lock is held under prefix 'rlock:' on ");
-    terminal.types(INTERRUPT);
-    terminal.sees("$ ");
+    terminal.presses(INTERRUPT, "$ ");
 }
 
 #[test]
 fn a_wait_updates_one_line_even_with_wide_characters() {
-    let server = Server::start();
-    let first = support::holder(&server, &["--label", &"日本".repeat(60)], "L");
+    let (server, first) = support::held(&["--label", &"日本".repeat(60)]);
     let mut terminal = Terminal::start(&server);
-    terminal.enters("$rlock exec -q -w 1 L true; echo status-$?");
-    let shown = terminal.sees("status-75");
+    let shown = terminal.answers("$rlock exec -q -w 1 L true; echo status-$?", "status-75");
     assert!(!shown.contains("waiting"), "{shown}");
-    terminal.enters("stty cols 120; $rlock exec -w 60 L echo EN''TERED");
-    terminal.sees("\rwaiting at position 1, ");
+    terminal
+        .answers("stty cols 120; $rlock exec -w 60 L echo EN''TERED", "\rwaiting at position 1, ");
     terminal.sees("\u{1b}[K");
     // The same line again, with other times.
     let line = terminal.sees("\u{1b}[K");
@@ -264,15 +244,13 @@ fn an_interrupt_at_any_moment_of_startup_stops_the_script_and_leaves_no_lock() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     for delay in 0..40 {
-        terminal.enters("bash -c 'echo up; $rlock exec L sleep 1000; echo next-$((1 + 1))'");
-        terminal.sees("\r\nup");
+        terminal
+            .answers("bash -c 'echo up; $rlock exec L sleep 1000; echo next-$((1 + 1))'", "\r\nup");
         // The test is about this moment, so it has no event to wait for.
         std::thread::sleep(Duration::from_micros(delay * 500));
-        terminal.types(INTERRUPT);
-        terminal.sees("$ ");
+        terminal.presses(INTERRUPT, "$ ");
         // The shell may end a moment before rlock has released the lock.
-        terminal.enters("$rlock exec -w 5s L echo status-$?");
-        let shown = terminal.sees("status-130\r\n");
+        let shown = terminal.answers("$rlock exec -w 5s L echo status-$?", "status-130\r\n");
         assert!(!shown.contains("next-2"), "after {delay}: {shown}");
         terminal.sees("$ ");
     }
@@ -286,10 +264,8 @@ fn a_suspended_job_ends_before_its_lease_does() {
         let ran = server.directory().join("ran");
         // It ignores both, and would go on as soon as it is continued.
         let script = format!("trap \"\" TSTP TERM; echo up; sleep 1000; touch {}", ran.display());
-        terminal.enters(&format!("$rlock exec --ttl 3s L {command} '{script}'"));
-        terminal.sees("up\r\n");
-        terminal.types(SUSPEND);
-        terminal.sees("Stopped");
+        terminal.answers(&format!("$rlock exec --ttl 3s L {command} '{script}'"), "up\r\n");
+        terminal.presses(SUSPEND, "Stopped");
         // Nobody continues the job.
         terminal.sees("rlock was not running for ");
         terminal.sees("; stopping the command");
@@ -302,24 +278,19 @@ fn a_suspended_job_ends_before_its_lease_does() {
 
 #[test]
 fn in_the_background_no_message_stops_a_job_that_waits_or_holds_a_lock() {
-    let server = Server::start();
-    let first = support::holder(&server, &[], "L");
+    let (server, first) = support::held(&[]);
     let mut terminal = Terminal::start(&server);
-    terminal.enters("stty -echo tostop; echo ready");
-    terminal.sees("ready");
+    terminal.answers("stty -echo tostop; echo ready", "ready");
     let ran = server.directory().join("ran");
-    terminal.enters(&format!("$rlock exec L touch {} &", ran.display()));
-    terminal.sees("waiting at position 1");
+    terminal.answers(&format!("$rlock exec L touch {} &", ran.display()), "waiting at position 1");
     until("it waits", || server.waiting("L") == 1);
-    terminal.enters("$rlock release --force L &");
-    terminal.sees("revoked");
+    terminal.answers("$rlock release --force L &", "revoked");
     first.end().exits(76);
     until("it runs", || ran.exists());
     terminal.enters("$rlock acquire --ttl 1h --while-pid $$ L &");
     let is_long = |left: u64| left > 1_800_000;
     until("it is held", || server.inspect("L")["ttl_ms"].as_u64().is_some_and(is_long));
-    terminal.enters("wait; echo over-$?");
-    terminal.sees("over-0");
+    terminal.answers("wait; echo over-$?", "over-0");
 }
 
 #[test]
@@ -327,12 +298,11 @@ fn a_lost_job_ends_though_it_is_suspended_meanwhile() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     let script = "trap \"echo ending\" TERM; echo up; while :; do sleep 0.01; done";
-    terminal.enters(&format!("$rlock exec --ttl 2s L bash -c '{script}'; echo status-$?"));
-    terminal.sees("up\r\n");
+    terminal
+        .answers(&format!("$rlock exec --ttl 2s L bash -c '{script}'; echo status-$?"), "up\r\n");
     server.revoke("L");
     terminal.sees("ending\r\n");
-    terminal.types(SUSPEND);
-    terminal.sees("status-76");
+    terminal.presses(SUSPEND, "status-76");
 }
 
 support::also_without_vfork! {
@@ -343,12 +313,10 @@ support::also_without_vfork! {
 fn in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
-    terminal.enters("$rlock exec --foreground L setsid sh -c 'echo up; exec sleep 1000'");
-    terminal.sees("up\r\n");
-    terminal.types(INTERRUPT);
-    terminal.sees("$ ");
-    terminal.enters("echo status-$?");
-    terminal.sees("status-130");
+    terminal
+        .answers("$rlock exec --foreground L setsid sh -c 'echo up; exec sleep 1000'", "up\r\n");
+    terminal.presses(INTERRUPT, "$ ");
+    terminal.answers("echo status-$?", "status-130");
 }
 
 #[test]
@@ -363,7 +331,6 @@ fn suspending_only_rlock_suspends_no_other_process() {
         echo goes-$((1 + 1)); kill -CONT $p; touch go; wait $p; echo done-$?";
     std::fs::write(&script, lines).unwrap();
     let mut terminal = Terminal::start(&server);
-    terminal.enters(&format!("bash {}", script.display()));
-    terminal.sees("goes-2");
+    terminal.answers(&format!("bash {}", script.display()), "goes-2");
     terminal.sees("done-0");
 }

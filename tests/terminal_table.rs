@@ -5,9 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::support::limit::set_limit;
-use crate::support::pty::{Terminal, bash};
-use crate::support::{Server, binary};
+use crate::support::*;
 
 const TABLE: &str = include_str!("terminal_table.txt");
 
@@ -111,8 +109,7 @@ fn shown(server: &Server, [lock, waits, front]: [&str; 3], case: &str) -> String
 fn play(mut terminal: Terminal, case: &str) -> String {
     let mut shown = String::new();
     // Echo would come sooner or later than what the command writes.
-    terminal.enters("stty -echo; echo be''gins");
-    terminal.sees("begins");
+    terminal.answers("stty -echo; echo be''gins", "begins");
     for step in case.lines().skip(1).filter(|line| !line.is_empty()) {
         match (step, step.get(2..).unwrap_or_default()) {
             ("stops", _) => shown += &terminal.suspends(),

@@ -4,10 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::name::Name;
-use crate::support::proxy::Proxy;
-use crate::support::server::free_port;
-use crate::support::{Client, Finished, LongerWait, Server, binary, run, until};
+use crate::support::*;
 use tempfile::TempDir;
 
 const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

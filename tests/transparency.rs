@@ -3,8 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::support::limit::output_of;
-use crate::support::{self, Finished, Server, run};
+use crate::support::{self, *};
 
 #[test]
 fn rlock_exits_with_every_status_of_its_command() {

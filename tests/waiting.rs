@@ -4,16 +4,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::proxy::Proxy;
-use crate::support::{
-    self, Finished, LongerWait, Running, Server, acquire, at, holder, is_gone, run, until, waiter,
-};
+use crate::support::{self, *};
 
 /// Just before the command starts, it would be too late: see docs/design.md.
 #[test]
 fn a_waiter_has_made_the_group_of_its_command_before_the_grant() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let waiting = waiter(&server, &[], "L", "; ps -o pgid= -p $$");
     let leader = run(Command::new("pgrep").args(["-P", &waiting.pid().to_string()])).out();
     until("the leader has ended", || is_gone(&leader));
@@ -40,8 +36,7 @@ fn nonblock_fails_at_once_and_names_the_holder() {
 
 #[test]
 fn the_conflict_exit_code_can_be_chosen() {
-    let server = Server::start();
-    acquire(&server, &[], "L");
+    let (server, _) = acquired(&[]);
     for status in [0, 1, 255] {
         server.run(&format!("exec -nE {status} L true")).exits(status);
         server.run(&format!("acquire -n -E {status} L")).exits(status);
@@ -50,8 +45,7 @@ fn the_conflict_exit_code_can_be_chosen() {
 
 #[test]
 fn quiet_suppresses_the_busy_message_but_not_errors() {
-    let server = Server::start();
-    acquire(&server, &[], "L");
+    let (server, _) = acquired(&[]);
     let busy = server.run("exec -q -w 0.2 L true").exits(75);
     assert_eq!(busy.err(), "");
     assert_ne!(server.run("exec -q M no-such-command").err(), "");
@@ -59,8 +53,7 @@ fn quiet_suppresses_the_busy_message_but_not_errors() {
 
 #[test]
 fn a_wait_that_times_out_leaves_the_queue() {
-    let server = Server::start();
-    acquire(&server, &[], "L");
+    let (server, _) = acquired(&[]);
     let start = Instant::now();
     server.run("exec -w 300ms L true").exits(75).says("gave up after ");
     assert!(start.elapsed() >= Duration::from_millis(300));
@@ -93,8 +86,7 @@ fn a_wait_ends_at_its_limit_even_on_a_slow_link() {
 
 #[test]
 fn a_signal_ends_a_wait_and_leaves_the_queue() {
-    let server = Server::start();
-    acquire(&server, &[], "L");
+    let (server, _) = acquired(&[]);
     for (line, signal, number) in [
         ("exec L true", "TERM", 15),
         ("exec L true", "HUP", 1),
@@ -115,8 +107,7 @@ fn a_signal_ends_a_wait_and_leaves_the_queue() {
 fn a_killed_head_delays_the_next_waiter_only_by_the_claim_window() {
     // The holder releases the lock, or dies with the head. A claim takes 2 s.
     for (lease, releases, limit) in [("30s", true, "6s"), ("2s", false, "8s")] {
-        let server = Server::start();
-        let mut first = holder(&server, &["--ttl", lease], "L");
+        let (server, mut first) = held(&["--ttl", lease]);
         let mut dead = waiter(&server, &[], "L", "dead");
         let next = waiter(&server, &[], "L", "next");
         dead.process.kill();
@@ -132,8 +123,7 @@ fn a_killed_head_delays_the_next_waiter_only_by_the_claim_window() {
 
 #[test]
 fn a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let mut slow = waiter(&server, &["-v"], "L", "slow");
     let mut next = waiter(&server, &[], "L", "next; read _ || :");
     slow.signal("STOP");
@@ -150,8 +140,7 @@ fn a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end() {
 /// How often: see `rules::reminders`.
 #[test]
 fn a_waiter_shows_in_a_log_that_its_position_or_the_holder_has_changed() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let (server, first) = held(&[]);
     let next = waiter(&server, &[], "L", "; read _ || :");
     let mut last = waiter(&server, &["--ttl", "1s"], "L", "last");
     first.finish();
@@ -161,22 +150,6 @@ fn a_waiter_shows_in_a_log_that_its_position_or_the_holder_has_changed() {
     assert!(!told.contains("after 1m"), "{told}");
     next.finish();
     last.finish().prints("ENTERED last");
-}
-
-#[test]
-fn a_waiter_that_loses_its_connection_keeps_its_position() {
-    let server = Server::on_tcp(&[]);
-    let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let first = holder(&server, &[], "L");
-    let mut patient = Running::start(&mut at(&proxy.url(), "exec -v --ttl 3s L echo in"));
-    patient.told("waiting at position 1");
-    let second = waiter(&server, &[], "L", "second");
-    proxy.cut();
-    patient.told("at position 1, sleeping");
-    patient.told("at position 1, sleeping");
-    first.finish();
-    patient.finish().prints("in");
-    second.finish();
 }
 
 #[test]
@@ -198,8 +171,7 @@ fn a_heartbeat_makes_up_for_a_lost_wake_up() {
 
 #[test]
 fn a_waiter_waits_for_an_unreachable_server_too() {
-    let mut server = Server::start();
-    let mut first = holder(&server, &["--ttl", "2s"], "L");
+    let (mut server, mut first) = held(&["--ttl", "2s"]);
     let mut patient = waiter(&server, &[], "L", "patient");
     let bounded = waiter(&server, &["-w", "1s"], "L", "");
     server.kill();

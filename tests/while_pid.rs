@@ -10,11 +10,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::geteuid;
 
-use crate::support::compiled::STORM;
-use crate::support::limit::{Process, limit};
-use crate::support::proxy::Proxy;
-use crate::support::sandbox::{Refused, refuse};
-use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
+use crate::support::{self, *};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
 fn text(body: &str) -> String {
@@ -91,8 +87,7 @@ fn a_signal_while_the_keeper_starts_leaves_no_lock_and_prints_one_document() {
     let (acquire, wire) = held_back(&server, &mut acquire);
     // The keeper gives up later.
     let mut longer = LongerWait::of("4s");
-    acquire.signal("TERM");
-    let output = acquire.end();
+    let output = acquire.ends_by("TERM");
     assert_eq!(output.status.signal(), Some(libc::SIGTERM));
     assert_eq!(output.json()["status"], "stopped");
     longer.is_not_over();

@@ -12,6 +12,7 @@
 mod support;
 
 mod client;
+mod floor;
 mod handoff;
 mod hyperfine;
 mod load;
@@ -28,7 +29,8 @@ fn main() {
         // Cargo sets it, and every program then searches more directories for its libraries.
         std::env::remove_var("LD_LIBRARY_PATH");
     }
-    let parts: [(&str, fn()); 7] = [
+    let parts: [(&str, fn()); 8] = [
+        ("floor", floor::measure),
         ("peers", peers::measure),
         ("handoff", handoff::measure),
         ("server", server::measure),

@@ -126,6 +126,13 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The request for the lock of the recording and the first token, as C writes it.
+    pub(crate) fn as_text(&self) -> String {
+        self.with(NAME, &token(0)).iter().map(|byte| format!("\\{byte:03o}")).collect()
+    }
+}
+
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }

@@ -8,7 +8,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 use crate::rules::UserMessage;
-use crate::text::shown;
+use crate::text::{listed, shown};
 
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
@@ -16,6 +16,8 @@ const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
 /// The remedy for words that would act on the holds of others. Nobody is told to type these.
 const ASKS_FIRST: &str =
     "since release --force stops the holder's command, first run rlock inspect NAME";
+
+const AFTER_NAME: &str = "unexpected word after NAME";
 
 /// What users of flock, `consul lock`, `etcdctl lock` and lock libraries type, and the remedy.
 const HABITS: [(&str, &str); 20] = [
@@ -72,63 +74,109 @@ struct Rejected<'a> {
 
 impl Rejected<'_> {
     fn fault(&self) -> UserMessage {
-        match self.error.kind() {
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                UserMessage::new("missing subcommand").with_remedy(SUBCOMMANDS)
-            }
-            ErrorKind::InvalidSubcommand => {
+        let (argument, values) = (self.argument(), self.all(ContextKind::ValidValue));
+        match (self.error.kind(), self.subcommand.map(Command::get_name)) {
+            (
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand,
+                _,
+            ) => advice("missing subcommand", SUBCOMMANDS),
+            (ErrorKind::InvalidSubcommand, _) => {
                 let word = self.first(ContextKind::InvalidSubcommand).unwrap_or_default();
                 // The most similar one is the last.
                 let similar = self.all(ContextKind::SuggestedSubcommand).pop();
                 let similar = || similar.map_or(SUBCOMMANDS.into(), |it| format!("use {it}"));
-                let remedy = habit(word).unwrap_or_else(similar);
-                UserMessage::new(format!("unknown subcommand {}", shown(word))).with_remedy(remedy)
+                let problem = format!("unknown subcommand {}", shown(word));
+                advice(problem, habit(word).unwrap_or_else(similar))
             }
-            ErrorKind::UnknownArgument => match self.first(ContextKind::InvalidArg) {
-                Some(option) if option.starts_with('-') => self.unknown_option(option),
-                Some(word) => self.unexpected(word),
-                None => self.other(),
+            (ErrorKind::UnknownArgument, subcommand) => {
+                match (self.first(ContextKind::InvalidArg).unwrap_or_default(), subcommand) {
+                    (option, _) if option.starts_with('-') => self.unknown_option(option),
+                    (_, None) => advice("missing subcommand before '--'", SUBCOMMANDS),
+                    (word, Some("acquire")) => UserMessage::of_value(AFTER_NAME, word)
+                        .with_remedy("to run a command, use rlock exec"),
+                    (word, Some("inspect")) => UserMessage::of_value(AFTER_NAME, word)
+                        .with_remedy("to show several locks, quote a pattern such as 'a*'"),
+                    // The word may be a token, so it is not shown.
+                    _ => advice("unexpected word after TOKEN", "remove it"),
+                }
+            }
+            (ErrorKind::MissingRequiredArgument, subcommand) => {
+                let missing = self.all(ContextKind::InvalidArg).into_iter().map(name);
+                let missing = Vec::from_iter(missing).join(" and ");
+                let remedy = match subcommand.unwrap_or_default() {
+                    "release" if missing.contains("--force") => ASKS_FIRST.to_owned(),
+                    _ if missing.contains("--") => "add it".to_owned(),
+                    "exec" => "use rlock exec NAME COMMAND".to_owned(),
+                    subcommand => format!("use rlock {subcommand} NAME"),
+                };
+                advice(format!("missing {missing}"), remedy)
+            }
+            (ErrorKind::ArgumentConflict, _) => {
+                let others = self.all(ContextKind::PriorArg).into_iter().map(name);
+                let others = listed(others.filter(|other| *other != argument), "or");
+                let problem = match &*others {
+                    "" => format!("{argument} is given twice"),
+                    others => format!("{argument} cannot be used with {others}"),
+                };
+                advice(problem, "remove one of them")
+            }
+            (ErrorKind::TooManyValues, _) => {
+                advice(format!("{argument} does not take a value"), "remove the value")
+            }
+            (ErrorKind::InvalidValue, _) => {
+                let problem = match self.first(ContextKind::InvalidValue).unwrap_or_default() {
+                    "" => format!("missing value after {argument}"),
+                    value => format!("{argument}: unknown value: {}", shown(value)),
+                };
+                let choose = || format!("use {}", listed(values.iter().copied(), "or"));
+                advice(problem, if values.is_empty() { self.help() } else { choose() })
+            }
+            (kind, _) => match self.error.source().and_then(<dyn Error>::downcast_ref) {
+                // A value that its own type rejects.
+                Some(fault) => {
+                    UserMessage::clone(fault).reworded(|problem| format!("{argument}: {problem}"))
+                }
+                // Clap's full text could repeat a value.
+                None => advice(kind.as_str().unwrap_or("unusable arguments"), self.help()),
             },
-            ErrorKind::MissingRequiredArgument => self.missing(),
-            ErrorKind::ArgumentConflict => self.conflict(),
-            ErrorKind::TooManyValues => {
-                UserMessage::new(format!("{} does not take a value", self.argument()))
-                    .with_remedy("remove the value")
-            }
-            ErrorKind::InvalidValue => self.unknown_value(),
-            ErrorKind::ValueValidation => self.invalid_value(),
-            _ => self.other(),
         }
     }
 
     fn unknown_option(&self, option: &str) -> UserMessage {
         let option = option.split('=').next().unwrap_or_default();
-        let written = shown(option);
-        let (problem, remedy) = match (self.subcommand, &self.owners(option)[..]) {
-            (None, _) => match self.later {
-                Some(later) => (
-                    format!("{written} precedes the subcommand"),
-                    format!("put it after {}", later.get_name()),
-                ),
-                None => (format!("missing subcommand before {written}"), SUBCOMMANDS.into()),
-            },
-            (Some(_), []) if option[1..].starts_with(|c: char| c.is_ascii_digit()) => {
-                (format!("negative value {written}"), "use a positive one".into())
+        self.known_elsewhere(option, option).unwrap_or_else(|| {
+            if option[1..].starts_with(|c: char| c.is_ascii_digit()) {
+                return advice(format!("negative value {}", shown(option)), "use a positive one");
             }
-            (Some(_), []) => {
-                let similar = self.first(ContextKind::SuggestedArg);
-                let similar = || similar.map_or_else(|| self.help(), |it| format!("use {it}"));
-                let plural = format!("{option}s");
-                let plural = self.owns(&plural).then(|| format!("use {plural}"));
-                let remedy = plural.or_else(|| habit(option)).unwrap_or_else(similar);
-                (format!("unknown option {written}"), remedy)
-            }
-            (Some(subcommand), owners) => (
-                format!("{written} is not an option of {}", subcommand.get_name()),
-                format!("use it with {}", any_of(owners)),
-            ),
+            let similar = self.first(ContextKind::SuggestedArg).map(|it| format!("use {it}"));
+            let problem = format!("unknown option {}", shown(option));
+            advice(problem, similar.unwrap_or_else(|| self.help()))
+        })
+    }
+
+    /// An option as it is written and as it is meant, if another form, tool, place or subcommand has
+    /// it.
+    fn known_elsewhere(&self, written: &str, option: &str) -> Option<UserMessage> {
+        let (owners, plural, written) = (self.owners(option), format!("{option}s"), shown(written));
+        let own = |option: &&str| {
+            self.subcommand.is_some_and(|it| self.owners(option).contains(&it.get_name()))
         };
-        UserMessage::new(problem).with_remedy(remedy)
+        let own = [option, &plural].into_iter().find(own).map(|option| format!("use {option}"));
+        Some(match (own.or_else(|| habit(option)), self.subcommand, self.later) {
+            (Some(remedy), ..) => advice(format!("unknown option {written}"), remedy),
+            (None, None, Some(later)) => advice(
+                format!("{written} precedes the subcommand"),
+                format!("put it after {}", later.get_name()),
+            ),
+            (None, None, None) => {
+                advice(format!("missing subcommand before {written}"), SUBCOMMANDS)
+            }
+            (None, Some(_), _) if owners.is_empty() => return None,
+            (None, Some(subcommand), _) => advice(
+                format!("{} is not an option of {}", shown(option), subcommand.get_name()),
+                format!("use it with {}", listed(owners, "or")),
+            ),
+        })
     }
 
     /// A long option with one dash, in which clap finds an unknown option or value, or `-h`.
@@ -139,97 +187,18 @@ impl Rejected<'_> {
         let words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
         let mut short = words.filter(|word| word.starts_with('-') && !word.starts_with("--"));
         let word = short.find(|word| word[1..].contains(found))?.split('=').next()?;
-        let option = format!("-{word}");
-        let unknown = || UserMessage::new(format!("unknown option {}", shown(word)));
-        match habit(&option) {
-            _ if word.len() <= "-x".len() => None,
-            _ if self.owns(&option) => Some(unknown().with_remedy(format!("use {option}"))),
-            Some(remedy) => Some(unknown().with_remedy(remedy)),
-            None => (!self.owners(&option).is_empty()).then(|| self.unknown_option(&option)),
-        }
-    }
-
-    /// Whether the subcommand has this option.
-    fn owns(&self, option: &str) -> bool {
-        self.subcommand.is_some_and(|it| self.owners(option).contains(&it.get_name()))
+        if word.len() > "-x".len() { self.known_elsewhere(word, &format!("-{word}")) } else { None }
     }
 
     /// The subcommands with this option, such as `-n` or `--wait`.
     fn owners(&self, option: &str) -> Vec<&str> {
-        let is_same = |argument: &Arg| match option.strip_prefix("--") {
-            Some(long) => {
-                let aliases = argument.get_all_aliases().unwrap_or_default();
-                argument.get_long() == Some(long) || aliases.contains(&long)
-            }
-            None => argument.get_short().is_some_and(|short| option[1..].chars().eq([short])),
+        let is_same = |argument: &Arg| {
+            let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+            option.strip_prefix("--").is_some_and(|name| long.contains(&name))
+                || argument.get_short().is_some_and(|short| option == format!("-{short}"))
         };
         let owns = |subcommand: &&Command| subcommand.get_arguments().any(is_same);
         self.program.get_subcommands().filter(owns).map(Command::get_name).collect()
-    }
-
-    /// A word that is not an option, after all words that the subcommand takes. A word of renew or
-    /// release may be a token, so it is not shown.
-    fn unexpected(&self, word: &str) -> UserMessage {
-        match self.subcommand.map(Command::get_name) {
-            None => UserMessage::new("missing subcommand before '--'").with_remedy(SUBCOMMANDS),
-            Some("acquire") => UserMessage::of_value("unexpected word after NAME", word)
-                .with_remedy("to run a command, use rlock exec"),
-            Some("inspect") => UserMessage::of_value("unexpected word after NAME", word)
-                .with_remedy("to show several locks, quote a pattern such as 'a*'"),
-            _ => UserMessage::new("unexpected word after TOKEN").with_remedy("remove it"),
-        }
-    }
-
-    fn missing(&self) -> UserMessage {
-        let missing: Vec<&str> = self.all(ContextKind::InvalidArg).into_iter().map(name).collect();
-        let remedy = match self.subcommand.map_or("", Command::get_name) {
-            "release" if missing.contains(&"--force") => ASKS_FIRST.to_owned(),
-            _ if missing.iter().any(|name| name.starts_with("--")) => "add it".to_owned(),
-            "exec" => "use rlock exec NAME COMMAND".into(),
-            name => format!("use rlock {name} NAME"),
-        };
-        UserMessage::new(format!("missing {}", missing.join(" and "))).with_remedy(remedy)
-    }
-
-    fn conflict(&self) -> UserMessage {
-        let argument = self.argument();
-        let others = self.all(ContextKind::PriorArg).into_iter().map(name);
-        let others: Vec<&str> = others.filter(|other| *other != argument).collect();
-        match others.is_empty() {
-            true => UserMessage::new(format!("{argument} is given twice")),
-            false => {
-                UserMessage::new(format!("{argument} cannot be used with {}", any_of(&others)))
-            }
-        }
-        .with_remedy("remove one of them")
-    }
-
-    /// An option without its value, or with a value that is not one of its choices.
-    fn unknown_value(&self) -> UserMessage {
-        let (argument, choices) = (self.argument(), self.all(ContextKind::ValidValue));
-        let fault = match self.first(ContextKind::InvalidValue).unwrap_or_default() {
-            "" => UserMessage::new(format!("missing value after {argument}")),
-            value => UserMessage::of_value(format_args!("{argument}: unknown value"), value),
-        };
-        match choices.is_empty() {
-            true => fault.with_remedy(self.help()),
-            false => fault.with_remedy(format!("use {}", any_of(&choices))),
-        }
-    }
-
-    /// A value that its own type rejects.
-    fn invalid_value(&self) -> UserMessage {
-        let argument = self.argument();
-        match self.error.source().and_then(|source| source.downcast_ref::<UserMessage>()) {
-            Some(fault) => fault.clone().reworded(|problem| format!("{argument}: {problem}")),
-            None => self.other(),
-        }
-    }
-
-    /// For an error that nothing here knows. Clap's full text could repeat a value.
-    fn other(&self) -> UserMessage {
-        let what = self.error.kind().as_str().unwrap_or("unusable arguments");
-        UserMessage::new(what).with_remedy(self.help())
     }
 
     fn help(&self) -> String {
@@ -255,17 +224,12 @@ impl Rejected<'_> {
     }
 }
 
+fn advice(problem: impl Into<String>, remedy: impl Into<String>) -> UserMessage {
+    UserMessage::new(problem).with_remedy(remedy)
+}
+
 /// The name in clap's text for an argument: of `--ttl <DURATION>`, `<NAME>` and `[TOKEN]`.
 fn name(text: &str) -> &str {
     let name = text.split(' ').next().unwrap_or_default();
     name.trim_matches(['<', '>', '[', ']', '.'])
-}
-
-/// `a, b or c`.
-fn any_of(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [word] => (*word).to_owned(),
-        [words @ .., last] => format!("{} or {last}", words.join(", ")),
-    }
 }

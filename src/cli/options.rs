@@ -9,8 +9,8 @@ use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, Ty
 
 use crate::report::Verbosity;
 use crate::rules::{
-    BoundedDuration, Label, Name, OnLost, OnUnreachable, Owner, Prefix, SortOrder, Timeout, Token,
-    Ttl, UserMessage,
+    BoundedDuration, Label, Mode, Name, OnLost, OnUnreachable, Owner, Prefix, SortOrder, Timeout,
+    Token, Ttl, UserMessage,
 };
 use crate::text::{masked, quoted};
 
@@ -164,6 +164,9 @@ impl CommonArgs {
 #[group(skip)]
 pub struct LockArgs {
     /// Name of the lock, at most 200 bytes
+    ///
+    /// It must not contain white space, control or invisible characters, ://, or any of
+    /// { } * ? [ ] \.
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
     /// Let the lease expire DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
@@ -257,6 +260,16 @@ pub struct LockArgs {
     /// For example, the URL of a CI job or a ticket number. rlock keeps only the first 1,000 bytes.
     #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from), help_heading = "Queue")]
     pub(crate) label: Option<Label>,
+}
+
+impl LockArgs {
+    pub(crate) fn mode(&self) -> Mode {
+        match (self.slots, self.shared) {
+            (Some(slots), _) => Mode::Slots(slots),
+            (None, true) => Mode::Shared,
+            (None, false) => Mode::Exclusive,
+        }
+    }
 }
 
 // Which hold is meant: on renew and release.

@@ -7,12 +7,13 @@ use anyhow::anyhow;
 use nix::unistd::getppid;
 
 use super::grant::Grant;
-use super::output::{self, Document, Output};
+use super::output::{self, Output};
 use super::{identity, keeper};
 use crate::cli;
 use crate::config::{Handover, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::inspect::json::object;
 use crate::report::Report;
 use crate::rules::{HoldKind, Token};
 use crate::supervise::Variables;
@@ -39,7 +40,7 @@ pub(super) fn run(
         // Usually a shell, because rlock itself exits.
         None => (getppid().as_raw(), HoldKind::Acquire),
     };
-    let client = identity::of_process(pid, kind, terms.label.clone());
+    let client = identity::of_process(pid, kind, terms.options.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {
         return keeper::run(token, process, terms, client, inherited, report);
     }
@@ -61,14 +62,15 @@ pub(super) fn run(
     }
     let text = match output {
         Output::Human => Ok(format!("{}\n", token.as_str())),
-        Output::Json { .. } => output::json(&Document {
-            token: Some(token.as_str()),
-            fence: Some(grant.acquired.fence),
-            ttl_ms: Some(grant.request.ttl.as_millis()),
-            slot: Some(grant.acquired.slot),
-            ..Document::new("acquired", &terms.name)
+        Output::Json { .. } => output::line(object! {
+            status: "acquired",
+            name: terms.options.name.as_str(),
+            token: token.as_str(),
+            fence: grant.acquired.fence,
+            ttl_ms: grant.request.ttl.as_millis(),
+            slot: grant.acquired.slot,
         }),
-        Output::Shell => Ok(assignments(&grant.variables(&terms.name))),
+        Output::Shell => Ok(assignments(&grant.variables(&terms.options.name))),
     };
     // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
     // after the lease, which only a keeper renews.

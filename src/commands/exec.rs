@@ -1,7 +1,5 @@
 //! `rlock exec`: a command under a lock.
 
-use std::ffi::OsString;
-
 use super::grant::{Grant, SLOT, release};
 use super::identity;
 use super::parent;
@@ -28,61 +26,44 @@ pub(super) fn run(
     if options.die_with_parent {
         parent::die_with(inherited.parent)?;
     }
-    let policies = Policies::of(&options);
+    let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
+    let kill_after = options.kill_after.map(BoundedDuration::get);
+    let on_loss = LossPolicy {
+        on_lost: options.on_lost.unwrap_or_default(),
+        kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
+        ..LossPolicy::DEFAULT
+    };
+    let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::Run);
     let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
-    if policies.on_unreachable == OnUnreachable::Run {
+    if may_run_unlocked {
+        // One attempt tells whether a server answers.
         terms.start_limit = None;
     }
-    let mut command = unlocked(options.command);
-    let client = identity::of_exec(&command.program, terms.label.clone());
-    let group = OwnGroup::for_command(policies.group);
+    let mut words = options.command.into_iter();
+    // There is at least one word. Without a lock, the command has no slot either.
+    let program = words.next().unwrap_or_default();
+    let variables = vec![(SLOT, None)];
+    let mut command = Command { program, arguments: words.collect(), group: None, variables };
+    let client = identity::of_exec(&command.program, terms.options.label.clone());
+    let prepared = OwnGroup::for_command(group);
     let token = Token::new(random::bytes());
     let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
-        Err(error) if policies.on_unreachable == OnUnreachable::Run && may_run_without(&error) => {
+        // No server has answered at all.
+        Err(error)
+            if may_run_unlocked
+                && matches!(&error, Error::Store(it) if it.is_unreachable())
+                && !has_answered() =>
+        {
             // The command would inherit the leader of the group as a child.
-            drop(group);
+            drop(prepared);
             return Err(run_unlocked(&command, &error, options.die_with_parent, inherited, report));
         }
         granted => granted?,
     };
     command.group =
-        may_start(&mut grant, group, policies.group).inspect_err(|_| grant.give_up(report))?;
-    command.variables = grant.variables(&terms.name);
-    run_locked(&command, grant, policies.on_loss, inherited, report)
-}
-
-/// What the options decide besides the lock.
-struct Policies {
-    group: Group,
-    on_loss: LossPolicy,
-    on_unreachable: OnUnreachable,
-}
-
-impl Policies {
-    fn of(options: &cli::ExecArgs) -> Self {
-        let kill_after = options.kill_after.map(BoundedDuration::get);
-        Self {
-            group: if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal },
-            on_loss: LossPolicy {
-                on_lost: options.on_lost.unwrap_or_default(),
-                kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
-                ..LossPolicy::DEFAULT
-            },
-            on_unreachable: options.on_unreachable.unwrap_or_default(),
-        }
-    }
-}
-
-/// The command as it runs without a lock. It has no slot either.
-fn unlocked(mut words: Vec<OsString>) -> Command {
-    // There is at least one word.
-    let program = words.remove(0);
-    Command { program, arguments: words, group: None, variables: vec![(SLOT, None)] }
-}
-
-/// Whether no server has answered at all, so that the command may run without a lock.
-fn may_run_without(error: &Error) -> bool {
-    error.is_unreachable() && !has_answered()
+        may_start(&mut grant, prepared, group).inspect_err(|_| grant.give_up(report))?;
+    command.variables = grant.variables(&terms.options.name);
+    run_locked(&command, grant, on_loss, inherited, report)
 }
 
 /// Becomes the command, because no server answered. Returns only if that is impossible.
@@ -126,12 +107,11 @@ fn run_locked(
     let Acquired { lease, connected_in, .. } = acquired;
     let (key, token) = (request.key.clone(), request.token.clone());
     let hold = RenewableHold { key, token, lease, connected_in };
-    let (store, ran) =
+    let (mut store, ran) =
         supervise::run(command, hold, on_loss, store, &mut signals, inherited, report);
     let lease = ran.as_ref().map_or(lease, |completion| completion.lease);
     let (outcome, ends) = (outcome(&ran), lease.deadline());
-    let released =
-        store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
+    let released = release(&mut *store, &request, outcome, ends, &mut signals, report);
     let Completion { exit, lock, was_stopped, late, .. } = ran?;
     let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
@@ -141,25 +121,23 @@ fn run_locked(
         let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
-    match (lock, released, exit, late) {
-        (LockOutcome::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
-            report.warn(format_args!(
-                "the lock {why}, but the command ended before the loss was detected"
-            ));
-            Ok(Exit::Status(exit::LOST))
+    let loss = match (lock, released) {
+        (LockOutcome::Lost, _) if was_stopped => {
+            "lock was lost, and the command was stopped".into()
         }
-        (LockOutcome::Lost, _, _, _) => {
-            report.warn(match was_stopped {
-                true => "the lock was lost, and the command was stopped",
-                false => "the lock was lost, and the command ended without it",
+        (LockOutcome::Lost, _) => "lock was lost, and the command ended without it".into(),
+        (LockOutcome::Kept, Ok(Release::NotHeld(why))) => {
+            format!("lock {why}, but the command ended before the loss was detected")
+        }
+        (LockOutcome::Kept, _) => {
+            return Ok(match (exit, late) {
+                (Exit::Status(exit::OK), Some(signal)) => Exit::Signal(signal as i32),
+                (exit, _) => exit,
             });
-            Ok(Exit::Status(exit::LOST))
         }
-        (LockOutcome::Kept, _, Exit::Status(exit::OK), Some(signal)) => {
-            Ok(Exit::Signal(signal as i32))
-        }
-        (LockOutcome::Kept, _, exit, _) => Ok(exit),
-    }
+    };
+    report.warn(format_args!("the {loss}"));
+    Ok(Exit::Status(exit::LOST))
 }
 
 /// The outcome of the command, for the history of the lock.

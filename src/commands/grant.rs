@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
-    ClientInfo, EnclosingHolds, Failure, Instant, Name, Outcome, Owner, Release, Request, Token,
-    show,
+    BoundedDuration, ClientInfo, EnclosingHolds, Failure, Instant, Name, Outcome, Owner, Release,
+    Request, Token, show,
 };
 use crate::store::Store;
 use crate::supervise::Variables;
@@ -44,17 +44,17 @@ impl Grant {
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
-        let key = terms.server.key(&terms.name);
-        let enclosing = enclosing_holds().of_key(&key);
+        let options = &terms.options;
+        let key = terms.server.key(&options.name);
         let waits = terms.wait_limit != Some(Duration::ZERO);
         let request = Request {
-            mode: terms.mode,
-            at_least: terms.at_least,
-            owner: terms.owner.clone(),
-            enclosing,
-            reentrant: terms.reentrant,
-            next: terms.next,
-            supersedes: terms.supersedes,
+            mode: options.mode(),
+            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
+            owner: options.owner.clone(),
+            enclosing: enclosing_holds().of_key(&key),
+            reentrant: options.reentrant,
+            next: options.next,
+            supersedes: options.supersede,
             heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
             client,
             ..Request::plain(key, token, Owner::new(random::bytes()), terms.ttl)

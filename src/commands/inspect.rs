@@ -10,12 +10,12 @@ use anyhow::Context;
 use keyboard::Keyboard;
 use screen::Screen;
 
-use super::output::Document;
 use super::{identity, names, open, output};
 use crate::cli::InspectArgs;
 use crate::config::{ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::inspect::json::object;
 use crate::inspect::problem::Here;
 use crate::inspect::selection::Selection;
 use crate::inspect::style::Style;
@@ -51,7 +51,11 @@ pub(super) fn run(
         options,
         one,
         selection: Selection { attention: options.attention, older_than, order: options.sort },
-        here: Here::new(identity::host(), &typed, older_than.filter(|_| options.attention)),
+        here: Here {
+            host: identity::host(),
+            typed: &typed,
+            at_most: older_than.filter(|_| options.attention),
+        },
         report,
     };
     match options.watch {
@@ -141,8 +145,8 @@ impl Inspection<'_> {
                 Err(error) if self.options.json => {
                     self.report.warn(&error);
                     let failed = output::failure(self.one, &error, error.exit());
-                    let failed = Document { locks: Some(Vec::new()), ..failed };
-                    Shown { body: output::json(&failed)?, foot: String::new() }
+                    let document = object! { #[serde(flatten)] failed: failed, locks: [(); 0] };
+                    Shown { body: output::line(document)?, foot: String::new() }
                 }
                 Err(error) => outdated(last.as_ref(), &error, screen),
             };
@@ -229,11 +233,15 @@ impl Inspection<'_> {
         let [body, foot] = match &locks[..] {
             _ if self.options.json => {
                 let history = if one { usize::MAX } else { usize::from(self.options.all) };
-                let locks = Some(json::documents(&self.server.prefix, locks, history));
                 let missing = found.missing.as_ref();
-                let begin = missing.map(|error| output::failure(self.one, error, self.exit(found)));
-                let document = Document { locks, ..begin.unwrap_or_default() };
-                [output::json(&document)?, String::new()]
+                let missing =
+                    missing.map(|error| output::failure(self.one, error, self.exit(found)));
+                let document = object! {
+                    #[serde(flatten)]
+                    missing: missing,
+                    locks: json::documents(&self.server.prefix, locks, history),
+                };
+                [output::line(document)?, String::new()]
             }
             _ if self.options.names => {
                 let is_held = |lock: &&Inspected| lock.view.state != State::Free;

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::cli;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inspect::json::{Format, HolderDocument, LockDocument, WaiterDocument};
-use crate::rules::{ClientInfo, Fence, Instant, Name, Operator, Slot};
+use crate::inspect::json::{self, object};
+use crate::rules::{Instant, Name};
 use crate::system::poll::{self, Interrupt, Interrupter};
 use crate::text::{Line, is_unsafe};
 
@@ -55,74 +54,33 @@ impl Output {
     }
 }
 
-/// The JSON document of every subcommand, and of every failure.
-#[derive(Default, Serialize)]
-pub(super) struct Document<'a> {
-    pub(super) format: Format,
-    /// Empty if inspect has shown all that it was asked for.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub(super) status: &'static str,
-    /// The inner `None` means that the command line could not be parsed, or names no lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) name: Option<Option<&'a str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) exit: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) token: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) fence: Option<Fence>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ttl_ms: Option<u64>,
-    /// The inner `None` means that the hold has no slot.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) slot: Option<Option<Slot>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) revoked: Option<Vec<HolderDocument<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) removed: Option<WaiterDocument<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) holders: Option<Vec<HolderDocument<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) superseded_by: Option<&'a ClientInfo>,
-    #[serde(flatten)]
-    pub(super) operator: Option<&'a Operator>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) locks: Option<Vec<LockDocument<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) servers: Option<Vec<Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) findings: Option<Vec<Value>>,
-}
-
-impl<'a> Document<'a> {
-    pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        Self { status, name: Some(Some(name.as_str())), ..Self::default() }
-    }
-}
-
 /// How long the last words wait for room on stdout. The status matters more.
 const LAST_AT_MOST: Duration = Duration::from_millis(500);
 
-/// The JSON document of a command that failed and exits so.
-pub(super) fn failure<'a>(name: Option<&'a Name>, error: &'a Error, exit: Exit) -> Document<'a> {
-    let mut failed = Document {
-        status: error.status(),
-        name: Some(name.map(Name::as_str)),
-        exit: Some(exit.shown()),
-        message: Some(Line::new(&error.to_string()).as_str().to_owned()),
-        ..Document::default()
-    };
+/// What the JSON document of a command says that failed and exits so. Without a name, the command
+/// line could not be parsed, or names no lock.
+pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> impl Serialize {
+    let (mut holders, mut superseded, mut operator) = (None, None, None);
     match error {
         Error::Busy { view, .. } | Error::Id { view, .. } => {
-            failed.holders = Some(HolderDocument::all(view));
+            holders = Some(object! { holders: json::holders(view) });
         }
-        Error::Superseded(newer) => failed.superseded_by = Some(&**newer),
-        Error::Removed(operator) => failed.operator = Some(operator),
+        Error::Superseded(newer) => superseded = Some(object! { superseded_by: newer }),
+        Error::Removed(by) => operator = Some(by),
         _ => {}
     }
-    failed
+    object! {
+        status: error.status(),
+        name: name.map(Name::as_str),
+        exit: exit.shown(),
+        message: Line::new(&error.to_string()).as_str().to_owned(),
+        #[serde(flatten)]
+        holders: holders,
+        #[serde(flatten)]
+        superseded: superseded,
+        #[serde(flatten)]
+        operator: operator,
+    }
 }
 
 /// Prints a text before rlock ends with an error, if that is possible without a long wait.
@@ -131,13 +89,14 @@ pub(super) fn last(text: &str) -> Result<(), Error> {
     text_unless(Some(Interrupter::default().or_at(until)), text).map(drop)
 }
 
-/// Prints one JSON document, on one line.
-pub(super) fn document(document: &impl Serialize) -> Result<(), Error> {
-    text(&json(document)?)
+/// Prints one JSON document with this content.
+pub(super) fn document(content: impl Serialize) -> Result<(), Error> {
+    text(&line(content)?)
 }
 
-/// Returns one JSON document, on one line.
-pub(super) fn json(document: &impl Serialize) -> Result<String, Error> {
+/// Returns one JSON document with this content, on one line.
+pub(super) fn line(content: impl Serialize) -> Result<String, Error> {
+    let document = object! { format: 1, #[serde(flatten)] content: content };
     let mut text = Vec::new();
     let mut writer = Serializer::with_formatter(&mut text, Escaping);
     document.serialize(&mut writer).context("cannot write JSON")?;
@@ -188,10 +147,11 @@ mod tests {
     #[test]
     fn json_is_complete_and_safe_for_a_terminal() {
         let text = "a\u{1b}\"\\\n\u{7f}\u{9b}2J\u{202e}\u{e0041}ä日";
-        let json = json(&text).unwrap();
+        let json = line(object! { text: text }).unwrap();
         let line = json.strip_suffix('\n').unwrap();
         assert!(!line.contains(is_unsafe), "{json:?}");
         assert!(line.contains("\\u009b2J\\u202e\\udb40\\udc41ä日"), "{json:?}");
-        assert_eq!(serde_json::from_str::<String>(line).unwrap(), text);
+        let document: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(document["text"], text);
     }
 }

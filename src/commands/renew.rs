@@ -1,12 +1,12 @@
 //! `rlock renew`: extends the lease of a lock from acquire.
 
-use super::open;
-use super::output::{self, Document};
 use super::retry::Retry;
+use super::{open, output};
 use crate::cli;
 use crate::config::{self, ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::inspect::json::object;
 use crate::report::Report;
 use crate::rules::{Failure, Instant, Renewal, millis, show};
 
@@ -27,14 +27,17 @@ pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Erro
         None => failure,
     };
     match renewal.map_err(unconfirmed)? {
-        Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
+        Renewal::NotHeld(why) => Err(Error::not_held(&why, Some("acquire the lock again"))),
         Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);
             report.detail(format_args!("renewed, expires in {expires}, fencing token {fence}"));
             if hold.json {
-                let (fence, ttl_ms) = (Some(fence), Some(millis(left)));
-                let renewed = Document::new("renewed", &hold.name);
-                output::document(&Document { fence, ttl_ms, ..renewed })?;
+                output::document(object! {
+                    status: "renewed",
+                    name: hold.name.as_str(),
+                    fence: fence,
+                    ttl_ms: millis(left),
+                })?;
             }
             Ok(Exit::Status(exit::OK))
         }

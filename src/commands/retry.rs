@@ -1,10 +1,12 @@
 //! Repeats a request while the server does not answer: it may recover before the lease expires. A
 //! release that is repeated until then saves the waiters the rest of the lease.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use crate::report::Report;
-use crate::rules::{Attempts, Failure, Instant, Next, Repeatable, show};
+use crate::rules::{Attempts, Failure, Instant, Repeatable, show};
 use crate::store::Store;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Woken, wait};
 use crate::system::signals::{Signals, ends};
 
 /// A request that is repeated until it succeeds, and what ends the attempts.
@@ -40,9 +42,8 @@ impl Retry<'_> {
             let next = attempts.answered(sent, answer, now);
             self.ends = attempts.ends;
             let (failure, again) = match next {
-                Next::Done(answer) => return Ok(answer),
-                Next::Failed(failure) => return Err(failure),
-                Next::Again(failure, again) => (failure, again),
+                Break(end) => return end,
+                Continue(next) => next,
             };
             failures += 1;
             let (pending, problem) = (self.pending, failure.problem());
@@ -62,18 +63,15 @@ impl Retry<'_> {
 }
 
 /// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
-fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
-    let Some(signals) = signals else {
-        // On an error this does not wait, and time still limits the attempts.
-        let _ = ready([], Some(moment));
-        return false;
-    };
+fn stopped_before(moment: Instant, mut signals: Option<&mut Signals>) -> bool {
     // Any other signal was for the command.
-    while !signals.pending().iter().any(|arrival| ends(arrival.signal)) {
-        match ready([(signals.arrival(), Want::Read)], Some(moment)) {
-            Ok([true]) => {}
-            Ok([false]) => return false,
-            Err(_) => return true,
+    let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrival| ends(arrival.signal));
+    while !signals.as_deref_mut().is_some_and(&mut has_come) {
+        let stop = signals.as_ref().map(|signals| signals.arrival().into());
+        match wait(None, stop, moment) {
+            Ok(Woken::Interrupted) => {}
+            // On an error, this does not wait. Without signals, time still limits the attempts.
+            woken => return woken.is_err() && signals.is_some(),
         }
     }
     true

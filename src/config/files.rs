@@ -12,39 +12,25 @@ use std::time::Duration;
 use nix::libc;
 
 use super::handover::ReadOnce;
-use crate::rules::{Failure, Instant, SystemCall, UserMessage, show};
+use crate::rules::{Failure, FailureKind, Instant, SystemCall, UserMessage, show};
 use crate::store::denial;
 use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
 use crate::text::{is_harmless, quoted};
 
-/// The purpose of a file.
+/// The purpose of a file: the option or variable that names it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileRole {
-    Password,
-    SentinelPassword,
-    Authority,
-    Certificate,
-    Key,
-}
+pub(super) struct FileRole(pub(super) &'static str);
 
 impl FileRole {
-    pub(super) fn option(self) -> &'static str {
-        match self {
-            Self::Password => "--password-file",
-            Self::SentinelPassword => "RLOCK_SENTINEL_PASSWORD_FILE",
-            Self::Authority => "--tls-ca",
-            Self::Certificate => "--tls-cert",
-            Self::Key => "--tls-key",
-        }
-    }
-
-    fn is_secret(self) -> bool {
-        self.is_password() || self == Self::Key
-    }
+    pub(super) const PASSWORD: Self = Self("--password-file");
+    pub(super) const SENTINEL_PASSWORD: Self = Self("RLOCK_SENTINEL_PASSWORD_FILE");
+    pub(super) const AUTHORITY: Self = Self("--tls-ca");
+    pub(super) const CERTIFICATE: Self = Self("--tls-cert");
+    pub(super) const KEY: Self = Self("--tls-key");
 
     fn is_password(self) -> bool {
-        matches!(self, Self::Password | Self::SentinelPassword)
+        [Self::PASSWORD, Self::SENTINEL_PASSWORD].contains(&self)
     }
 }
 
@@ -75,12 +61,12 @@ impl Files {
         let reread = move || {
             // Reading a pipe would delay each login, and in vain.
             let is_file = std::fs::metadata(&path).is_ok_and(|found| found.is_file());
-            match is_file {
-                true => Self::new(timeout, ReadOnce::new()).first_line(role, &path),
-                false => Err(unusable(role, &path, "no longer a readable file")),
+            if !is_file {
+                return Err(unusable(role, &path, "no longer a readable file"));
             }
+            Self::new(timeout, ReadOnce::new()).first_line(role, &path)
         };
-        let is_read_once = self.read_once.contains_key(role.option());
+        let is_read_once = self.read_once.contains_key(role.0);
         Ok((password, (!is_read_once).then(|| Arc::new(reread) as Reread<String>)))
     }
 
@@ -99,18 +85,21 @@ impl Files {
     /// Returns a whole file. Of a password file it may return only the beginning with the first
     /// line.
     pub(super) fn read(&mut self, role: FileRole, path: &Path) -> Result<Vec<u8>, Failure> {
-        if let Some(text) = self.read_once.get(role.option()) {
+        if let Some(text) = self.read_once.get(role.0) {
             return Ok(text.clone());
         }
         let (text, found) = self.content(role, path)?;
         // Group access may be intended, access for all others is not.
-        if role.is_secret() && found.is_file() && found.mode() & 0o004 != 0 {
-            let (option, file) = (role.option(), quoted(&path.to_string_lossy()));
+        if (role.is_password() || role == FileRole::KEY)
+            && found.is_file()
+            && found.mode() & 0o004 != 0
+        {
+            let (option, file) = (role.0, quoted(&path.to_string_lossy()));
             self.warnings
                 .push(format!("{option}: readable by every user; run chmod o-r -- {file}"));
         }
         if !found.is_file() {
-            self.read_once.insert(role.option().to_owned(), text.clone());
+            self.read_once.insert(role.0.to_owned(), text.clone());
         }
         Ok(text)
     }
@@ -169,7 +158,7 @@ fn first_line(text: &[u8]) -> &[u8] {
 
 fn unusable(role: FileRole, path: &Path, what: &str) -> Failure {
     let fault = UserMessage::new(named(role, path, what));
-    Failure::Misconfigured { fault, executed: false }
+    Failure::new(FailureKind::Misconfigured, fault)
 }
 
 /// A problem with the option and the file. Instead of a path, the user may have passed the content: a
@@ -179,5 +168,5 @@ fn named(role: FileRole, path: &Path, what: &str) -> String {
     let unknown = folder.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path);
     let is_path = path.exists() || unknown.iter().all(|part| is_harmless(&part.to_string_lossy()));
     let shown = if is_path { path.to_string_lossy() } else { "***".into() };
-    format!("{} {shown}: {what}", role.option())
+    format!("{} {shown}: {what}", role.0)
 }

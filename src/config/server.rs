@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::files::{FileRole, Files};
 use super::handover::ReadOnce;
-use super::variables::{given, parse, setting, unicode, variable};
+use super::variables::{given, setting, variable};
 use crate::cli;
 use crate::error::Error;
 use crate::rules::{Failure, Key, Name, Prefix, Timeout, Ttl};
@@ -63,7 +63,7 @@ impl ServerSettings {
         files.warnings.extend(hazard.map(|hazard| format!("{location} {hazard}")));
         // On local:, no server could ask for a password.
         let file = |option, name| path(option, name).filter(|_| !is_local);
-        let (of_server, of_sentinels) = (FileRole::Password, FileRole::SentinelPassword);
+        let (of_server, of_sentinels) = (FileRole::PASSWORD, FileRole::SENTINEL_PASSWORD);
         let login = credentials(
             ["RLOCK_USERNAME", "RLOCK_PASSWORD"],
             file(&common.password_file, "RLOCK_PASSWORD_FILE").map(|file| (of_server, file)),
@@ -71,7 +71,7 @@ impl ServerSettings {
         )?;
         let for_sentinels = credentials(
             ["RLOCK_SENTINEL_USERNAME", "RLOCK_SENTINEL_PASSWORD"],
-            file(&None, of_sentinels.option()).map(|file| (of_sentinels, file)),
+            file(&None, of_sentinels.0).map(|file| (of_sentinels, file)),
             &mut files,
         )?;
         let location = location
@@ -80,14 +80,10 @@ impl ServerSettings {
         if min_replicas > 0 && is_local {
             return Err(Error::Config("local: does not replicate; set --min-replicas to 0".into()));
         }
-        let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
-            (Some(prefix), _) => prefix.clone(),
-            (None, None) => Prefix::default(),
-            // An empty prefix is a valid one, so an empty variable counts as set.
-            (None, Some(text)) => {
-                parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?, str::parse)?
-            }
-        };
+        let prefix = setting(common.prefix.clone(), "RLOCK_PREFIX", str::parse)?;
+        // An empty prefix is a valid one, so an empty variable counts as set.
+        let empty = || env::var_os("RLOCK_PREFIX").and_then(|_| "".parse().ok());
+        let prefix = prefix.or_else(empty).unwrap_or_default();
         Ok(Self {
             location,
             prefix,
@@ -121,7 +117,7 @@ fn credentials(
         return Ok(Credentials { username, password: variable(setting)?, reread: None, setting });
     };
     let (password, reread) = files.password(role, &file)?;
-    Ok(Credentials { username, password: Some(password), reread, setting: role.option() })
+    Ok(Credentials { username, password: Some(password), reread, setting: role.0 })
 }
 
 /// Returns the path that an option or its variable names.
@@ -146,16 +142,14 @@ fn tls_files(common: &cli::CommonArgs, files: &mut Files) -> Result<TlsFiles, Er
     // A keeper changes its directory.
     let paths = paths.map(|it| it.map(|path| std::path::absolute(&path).unwrap_or(path)));
     let read = move |files: &mut Files| -> Result<PemFiles, Failure> {
-        let mut pem = |path: &Option<PathBuf>, role| -> Result<Option<Pem>, Failure> {
-            let Some(path) = path else { return Ok(None) };
-            Ok(Some(Pem { text: files.read(role, path)?, path: path.clone() }))
-        };
-        let [ca, certificate, key] = &paths;
-        Ok([
-            pem(ca, FileRole::Authority)?,
-            pem(certificate, FileRole::Certificate)?,
-            pem(key, FileRole::Key)?,
-        ])
+        let mut pems = PemFiles::default();
+        let roles = [FileRole::AUTHORITY, FileRole::CERTIFICATE, FileRole::KEY];
+        for ((pem, path), role) in pems.iter_mut().zip(&paths).zip(roles) {
+            if let Some(path) = path {
+                *pem = Some(Pem { text: files.read(role, path)?, path: path.clone() });
+            }
+        }
+        Ok(pems)
     };
     let (first, again) = (read(files)?, files.clone());
     let reread = move || read(&mut again.clone());

@@ -12,21 +12,12 @@ pub(super) fn setting<T>(
     name: &str,
     parser: impl FnOnce(&str) -> Result<T, UserMessage>,
 ) -> Result<Option<T>, Error> {
-    match (option, variable(name)?) {
-        (Some(value), _) => Ok(Some(value)),
-        (None, Some(text)) => parse(name, &text, parser).map(Some),
-        (None, None) => Ok(None),
+    if option.is_some() {
+        return Ok(option);
     }
-}
-
-/// Parses the text of a variable; an error names the variable.
-pub(super) fn parse<T>(
-    name: &str,
-    text: &str,
-    parser: impl FnOnce(&str) -> Result<T, UserMessage>,
-) -> Result<T, Error> {
     let named = |fault: UserMessage| fault.reworded(|what| format!("{name}: {what}"));
-    parser(text).map_err(|fault| Error::Usage(named(fault)))
+    let value = variable(name)?.map(|text| parser(&text));
+    value.transpose().map_err(|fault| Error::Usage(named(fault)))
 }
 
 /// Returns a variable that is set. An empty one counts as unset, because CI systems often pass
@@ -37,12 +28,7 @@ pub(super) fn given(name: &str) -> Option<OsString> {
 
 /// Does the same for a variable that must be UTF-8.
 pub(super) fn variable(name: &str) -> Result<Option<String>, Error> {
-    given(name).map(|value| unicode(name, value)).transpose()
-}
-
-/// Converts the value of a variable; an error names the variable.
-pub(super) fn unicode(name: &str, value: OsString) -> Result<String, Error> {
-    value.into_string().map_err(|_| {
+    given(name).map(OsString::into_string).transpose().map_err(|_| {
         let fault = UserMessage::new(format!("{name}: not UTF-8"));
         Error::Usage(fault.with_remedy("correct its encoding"))
     })

@@ -4,7 +4,7 @@ use std::array::from_fn;
 use std::borrow::Cow;
 
 use super::style::Style;
-use crate::text::{columns, push_padded};
+use crate::text::{columns, listed};
 
 /// The number of spaces between two columns.
 const GAP: usize = 2;
@@ -42,18 +42,16 @@ pub(super) fn grid<const N: usize>(
         let mut line = String::new();
         for ((cell, width), Column { cut, .. }) in cells.iter().zip(widths).zip(all) {
             if width > 0 {
-                push_padded(&mut line, &cut(cell, width), width + GAP);
+                let cell = cut(cell, width);
+                line = line + &cell + &" ".repeat(width + GAP - columns(&cell));
             }
         }
         style.line(&line, needs_attention)
     };
     let hidden = (0..N).filter(|index| whole[*index] > 0 && widths[*index] == 0);
-    let hidden = hidden.map(|index| all[index].heading).collect::<Vec<_>>().join(", ");
-    let hidden = (!hidden.is_empty()).then(|| match hidden.rsplit_once(", ") {
-        Some((others, last)) => format!("{others} and {last} hidden"),
-        None => format!("{hidden} hidden"),
-    });
-    let hidden = hidden.map(|it| format!("{it}; widen the terminal or use --json"));
+    let hidden = listed(hidden.map(|index| all[index].heading), "and");
+    let told = format!("{hidden} hidden; widen the terminal or use --json");
+    let hidden = (!hidden.is_empty()).then_some(told);
     ([heading].into_iter().chain(rows).map(line).collect(), hidden)
 }
 

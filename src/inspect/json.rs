@@ -1,110 +1,42 @@
-//! The JSON of `inspect --json`, and of the holders in the error of a busy lock.
+//! The JSON of `inspect --json`, and of the holders in the error of a busy lock. Later versions only
+//! add fields.
 
-use std::num::NonZeroU32;
-use std::time::{Duration, UNIX_EPOCH};
+use serde::Serialize;
 
-use serde::{Serialize, Serializer};
-
-use super::Inspected;
+use super::{Inspected, rfc3339};
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Holder, Key, Mode, Operator, Outcome,
-    Owner, Prefix, ServerTime, Slot, State, View, Waiter, millis,
+    Ending, HistoryEntry, Holder, Key, Mode, Outcome, Owner, Prefix, ServerTime, View, Waiter,
+    millis,
 };
 
-/// The version of every document. Later versions only add fields.
-#[derive(Default)]
-pub(crate) struct Format;
-
-impl Serialize for Format {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u8(1)
-    }
+/// A JSON object with these fields, in this order. Flattened, a field that is an object stands for
+/// its own fields, or for none if it is `None`.
+macro_rules! object {
+    ($($(#[$attribute:meta])* $field:ident: $value:expr),+ $(,)?) => {{
+        // The type of each field has the name of the field.
+        #[allow(non_camel_case_types)]
+        let object = {
+            #[derive(serde::Serialize)]
+            struct Object<$($field),+> {
+                $($(#[$attribute])* $field: $field),+
+            }
+            Object { $($field: $value),+ }
+        };
+        object
+    }};
 }
-
-#[derive(Serialize)]
-pub struct LockDocument<'a> {
-    name: &'a str,
-    key: String,
-    state: State,
-    mode: Option<&'static str>,
-    slots: Option<NonZeroU32>,
-    fence: Option<Fence>,
-    ttl_ms: Option<u64>,
-    holders: Vec<HolderDocument<'a>>,
-    /// Of all, also of those that are not listed.
-    holder_count: u64,
-    waiters: Vec<WaiterDocument<'a>>,
-    waiter_count: u64,
-    /// Why it needs attention.
-    attention: Vec<&'a str>,
-    skipped: SkippedDocument,
-    /// Present only if it was requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<Vec<HistoryDocument<'a>>>,
-}
-
-#[derive(Serialize)]
-pub(crate) struct HolderDocument<'a> {
-    id: &'a str,
-    state: HoldState,
-    owner: Option<String>,
-    #[serde(flatten)]
-    client: &'a ClientInfo,
-    fence: Fence,
-    acquired_at: String,
-    waited_ms: Option<u64>,
-    renewed_at: String,
-    ttl_ms: u64,
-    slot: Option<Slot>,
-    /// Of a hold that was revoked, if it was awaited: how it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ended: Option<Ending>,
-}
-
-#[derive(Serialize)]
-pub(crate) struct WaiterDocument<'a> {
-    /// Unknown for one that was removed.
-    position: Option<usize>,
-    id: &'a str,
-    mode: &'static str,
-    #[serde(flatten)]
-    client: &'a ClientInfo,
-    waiting_ms: u64,
-    next: bool,
-}
-
-/// The clients that were turned away since the last hold began.
-#[derive(Default, Serialize)]
-struct SkippedDocument {
-    count: u64,
-    last_at: Option<String>,
-    last_by: Option<String>,
-}
-
-#[derive(Serialize)]
-struct HistoryDocument<'a> {
-    id: &'a str,
-    ended: Ending,
-    ended_at: String,
-    acquired_at: String,
-    held_ms: u64,
-    waited_ms: Option<u64>,
-    outcome: Option<String>,
-    #[serde(flatten)]
-    operator: &'a Operator,
-    fence: Fence,
-    mode: &'static str,
-    #[serde(flatten)]
-    client: &'a ClientInfo,
-}
+pub(crate) use object;
 
 /// All locks, in the order given, with at most this many entries of their history.
-pub fn documents<'a>(
-    prefix: &'a Prefix,
-    locks: impl IntoIterator<Item = &'a Inspected>,
-    history: usize,
-) -> Vec<LockDocument<'a>> {
-    let document = |Inspected { name, view, problems }: &'a Inspected| LockDocument {
+pub fn documents(prefix: &Prefix, locks: &[Inspected], history: usize) -> Vec<impl Serialize> {
+    locks.iter().map(|lock| document(prefix, lock, history)).collect()
+}
+
+fn document(prefix: &Prefix, lock: &Inspected, history: usize) -> impl Serialize {
+    let Inspected { name, view, problems } = lock;
+    let (skipped, waiters) = (view.skipped.as_deref(), view.waiters.iter().zip(1..));
+    let entries = view.history.iter().rev().take(history);
+    object! {
         name: name.as_str(),
         key: Key::new(prefix, name).as_str().to_owned(),
         state: view.state,
@@ -112,101 +44,75 @@ pub fn documents<'a>(
         slots: view.mode.and_then(Mode::slots),
         fence: view.fence,
         ttl_ms: view.ttl.map(millis),
-        holders: HolderDocument::all(view),
+        holders: holders(view),
+        // Of all, also of those that are not listed.
         holder_count: view.holder_count(),
-        waiters: view
-            .waiters
-            .iter()
-            .zip(1..)
-            .map(|(waiter, position)| WaiterDocument::new(waiter, Some(position), view.now))
-            .collect(),
+        waiters: Vec::from_iter(waiters.map(|(it, position)| waiter(it, Some(position), view.now))),
         waiter_count: view.waiter_count(),
-        attention: problems.iter().map(|problem| problem.long.as_str()).collect(),
-        skipped: view.skipped.as_ref().map_or_else(SkippedDocument::default, |skipped| {
-            SkippedDocument {
-                count: skipped.count,
-                last_at: Some(rfc3339(skipped.at)),
-                last_by: Some(skipped.client.to_string()),
-            }
-        }),
-        history: (history > 0)
-            .then(|| view.history.iter().rev().take(history).map(HistoryDocument::new).collect()),
-    };
-    locks.into_iter().map(document).collect()
-}
-
-impl<'a> HolderDocument<'a> {
-    /// All holders that the view lists.
-    pub(crate) fn all(view: &'a View) -> Vec<Self> {
-        view.holders.iter().map(|holder| Self::new(holder, view.now)).collect()
-    }
-
-    pub(crate) fn new(holder: &'a Holder, now: ServerTime) -> Self {
-        Self {
-            id: &holder.id,
-            state: holder.state,
-            owner: holder.owner.as_ref().map(Owner::shown),
-            client: &holder.client,
-            fence: holder.fence,
-            acquired_at: rfc3339(holder.acquired),
-            waited_ms: holder.waited.map(millis),
-            renewed_at: rfc3339(holder.renewed),
-            ttl_ms: millis(holder.deadline.since(now)),
-            slot: holder.slot,
-            ended: None,
-        }
+        attention: Vec::from_iter(problems.iter().map(|problem| &problem.long)),
+        // The clients that were turned away since the last hold began.
+        skipped: object! {
+            count: skipped.map_or(0, |it| it.count),
+            last_at: skipped.map(|it| rfc3339(it.at)),
+            last_by: skipped.map(|it| it.client.to_string()),
+        },
+        #[serde(flatten)]
+        history: (history > 0).then(|| object! { history: Vec::from_iter(entries.map(entry)) }),
     }
 }
 
-impl<'a> WaiterDocument<'a> {
-    pub(crate) fn new(waiter: &'a Waiter, position: Option<usize>, now: ServerTime) -> Self {
-        Self {
-            position,
-            id: &waiter.id,
-            mode: waiter.mode.name(),
-            client: &waiter.client,
-            waiting_ms: millis(now.since(waiter.since)),
-            next: waiter.next,
-        }
+/// All holders that the view lists.
+pub(crate) fn holders(view: &View) -> Vec<impl Serialize> {
+    view.holders.iter().map(|it| holder(it, view.now, None)).collect()
+}
+
+/// A holder and, if it was revoked and awaited, how its hold ended.
+pub(crate) fn holder(holder: &Holder, now: ServerTime, ended: Option<Ending>) -> impl Serialize {
+    object! {
+        id: &holder.id,
+        state: holder.state,
+        owner: holder.owner.as_ref().map(Owner::shown),
+        #[serde(flatten)]
+        client: &holder.client,
+        fence: holder.fence,
+        acquired_at: rfc3339(holder.acquired),
+        waited_ms: holder.waited.map(millis),
+        renewed_at: rfc3339(holder.renewed),
+        ttl_ms: millis(holder.deadline.since(now)),
+        slot: holder.slot,
+        #[serde(flatten)]
+        ended: ended.map(|ended| object! { ended: ended }),
     }
 }
 
-impl<'a> HistoryDocument<'a> {
-    fn new(entry: &'a HistoryEntry) -> Self {
-        Self {
-            id: &entry.id,
-            ended: entry.ending,
-            ended_at: rfc3339(entry.at),
-            acquired_at: rfc3339(entry.acquired),
-            held_ms: millis(entry.at.since(entry.acquired)),
-            waited_ms: entry.waited.map(millis),
-            outcome: match entry.outcome {
-                Outcome::Unknown => None,
-                outcome => Some(outcome.to_string()),
-            },
-            operator: &entry.operator,
-            fence: entry.fence,
-            mode: entry.mode.name(),
-            client: &entry.client,
-        }
+/// A waiter. The position of one that was removed is unknown.
+pub(crate) fn waiter(waiter: &Waiter, position: Option<u64>, now: ServerTime) -> impl Serialize {
+    object! {
+        position: position,
+        id: &waiter.id,
+        mode: waiter.mode.name(),
+        #[serde(flatten)]
+        client: &waiter.client,
+        waiting_ms: millis(now.since(waiter.since)),
+        next: waiter.next,
     }
 }
 
-/// A time in RFC 3339, whose last year is 9999. A later time comes from a wrong clock or from
-/// another tool, and shows as the epoch.
-pub(crate) fn rfc3339(time: ServerTime) -> String {
-    const LAST: u64 = 253_402_300_799_999;
-    let millis = if time.0 <= LAST { time.0 } else { 0 };
-    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis)).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_rfc_3339_and_an_impossible_one_does_not_panic() {
-        assert_eq!(rfc3339(ServerTime(1_795_240_597_683)), "2026-11-21T05:56:37.683Z");
-        assert_eq!(rfc3339(ServerTime(u64::MAX)), "1970-01-01T00:00:00.000Z");
+fn entry(entry: &HistoryEntry) -> impl Serialize {
+    let is_known = entry.outcome != Outcome::Unknown;
+    object! {
+        id: &entry.id,
+        ended: entry.ending,
+        ended_at: rfc3339(entry.at),
+        acquired_at: rfc3339(entry.acquired),
+        held_ms: millis(entry.at.since(entry.acquired)),
+        waited_ms: entry.waited.map(millis),
+        outcome: is_known.then(|| entry.outcome.to_string()),
+        #[serde(flatten)]
+        operator: &entry.operator,
+        fence: entry.fence,
+        mode: entry.mode.name(),
+        #[serde(flatten)]
+        client: &entry.client,
     }
 }

@@ -1,8 +1,7 @@
 //! One lock as a page of text.
 
-use super::Inspected;
-use super::json::rfc3339;
 use super::style::Style;
+use super::{Inspected, rfc3339};
 use crate::rules::{
     HistoryEntry, HoldKind, HoldState, Holder, Mode, Operator, Outcome, State, View, show,
 };
@@ -57,9 +56,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
             format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}");
         line(cut(&text, style.width.unwrap_or(usize::MAX)).into_owned());
     }
-    match view.waiter_count().saturating_sub(shown.min(view.waiters.len()) as u64) {
-        0 => {}
-        more => line(format!("  waiting  {more} more")),
+    let more = view.waiter_count().saturating_sub(shown.min(view.waiters.len()) as u64);
+    if more > 0 {
+        line(format!("  waiting  {more} more"));
     }
     if let Some(skipped) = &view.skipped {
         line(format!("  skipped  {}", skipped.shown(view.now)));

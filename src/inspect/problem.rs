@@ -10,21 +10,11 @@ use crate::rules::{ClientInfo, Holder, Name, Standing, State, View, foreign, sho
 
 /// The host that runs `inspect`, and what it looks for.
 pub struct Here<'a> {
-    host: String,
+    pub host: String,
     /// A command for the user to type, with these words, on this lock.
-    typed: &'a dyn Fn(&str, &Name) -> String,
+    pub typed: &'a dyn Fn(&str, &Name) -> String,
     /// A hold is a problem if it has lasted for longer.
-    at_most: Option<Duration>,
-}
-
-impl<'a> Here<'a> {
-    pub fn new(
-        host: String,
-        typed: &'a dyn Fn(&str, &Name) -> String,
-        at_most: Option<Duration>,
-    ) -> Self {
-        Self { host, typed, at_most }
-    }
+    pub at_most: Option<Duration>,
 }
 
 /// Whether this client is a process of this host that exists; `None` if it is on another host. One

@@ -114,23 +114,14 @@ mod tests {
             let style = Style { width, color: false, waiters: 0 };
             grid(&COLUMNS, vec![(cells.map(String::from), true)], style)
         };
+        let wide =
+            "a-rather-long-name  root@vm pid 1452 (sh)  1m   2s     151      not renewed for…";
+        let most = "FOR, LEASE, WAITING, SKIPPED, ATTENTION and LABEL";
         for (width, line, hidden) in [
-            (
-                80,
-                "a-rather-long-name  root@vm pid 1452 (sh)  1m   2s     151      not renewed for…",
-                "SKIPPED and LABEL",
-            ),
-            (
-                40,
-                "a-rather-long-name  root@vm pid 1452 (s…",
-                "FOR, LEASE, WAITING, SKIPPED, ATTENTION and LABEL",
-            ),
-            (
-                36,
-                "a-rather-long-name  root@vm pid …",
-                "FOR, LEASE, WAITING, SKIPPED, ATTENTION and LABEL",
-            ),
-            (12, "a-r…ong-name", "HELD BY, FOR, LEASE, WAITING, SKIPPED, ATTENTION and LABEL"),
+            (80, wide, "SKIPPED and LABEL"),
+            (40, "a-rather-long-name  root@vm pid 1452 (s…", most),
+            (36, "a-rather-long-name  root@vm pid …", most),
+            (12, "a-r…ong-name", &format!("HELD BY, {most}")),
         ] {
             let (table, told) = shown(Some(width));
             assert_eq!(table.lines().nth(1), Some(line));

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::rules::{Fence, Slot, Ticket, Verdict, View};
+use crate::rules::{Answer, Failure, Fence, ServerTime, Slot, Ticket, Verdict, View};
 
 /// What a request asks of one of several servers, none of which grants the lock by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,28 @@ pub struct Nomination {
     pub position: u64,
     /// The numbers of the slots that are taken there, in order.
     pub taken: Vec<Slot>,
+}
+
+/// What is sent to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemberRequest {
+    Ask(QuorumOp),
+    /// Wait for a message, up to this long.
+    Listen(Duration),
+}
+
+/// What a member replied.
+#[derive(Clone, Debug, Hash)]
+pub enum MemberAnswer {
+    Proposed(Proposal),
+    Answer(Answer),
+    /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
+    /// shows this time.
+    AheadOfClock(Duration, ServerTime),
+    /// A message, if the member nominates the request. `None` for any other message, or if the time
+    /// has passed.
+    Heard(Option<Nomination>),
+    Failed(Failure),
 }
 
 /// What a member answers to a `QuorumOp`: a place, to continue with, or a verdict.

@@ -11,14 +11,12 @@ mod removal;
 mod renewal;
 mod votes;
 
-pub use super::ask::{Held, Nomination, Proposal, QuorumOp, Vote};
-pub use acquisition::{
-    Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Outgoing,
-};
+pub use super::ask::{Held, MemberAnswer, MemberRequest, Nomination, Proposal, QuorumOp, Vote};
+pub use acquisition::{Acquisition, AttemptEnd, AttemptStep, Outgoing};
 pub(crate) use listing::merge_listings;
 pub(crate) use majority::grace_until;
 pub use majority::majority;
-pub use member_state::{LastReply, MemberState};
+pub use member_state::MemberState;
 pub(crate) use merge::merge;
 pub(crate) use release::{ReleaseDecision, decide_release, is_release_decided};
 pub(crate) use removal::decide_removal;

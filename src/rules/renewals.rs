@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::supervisor::Event;
-use crate::rules::{BackOff, Failure, Instant, Lease, Renewal, Ttl};
+use crate::rules::{BackOff, Failure, FailureKind, Instant, Lease, Renewal, Ttl};
 
 /// The pauses between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), super::back_off::LONGEST_PAUSE);
@@ -68,7 +68,7 @@ impl Schedule {
                 self.next = None;
                 Some(Event::NotHeld(why))
             }
-            Err(Failure::Interrupted { .. }) => None,
+            Err(failure) if failure.kind == FailureKind::Interrupted => None,
             Err(failure) => {
                 let (last, again) = (self.last_attempt(), now + self.back_off.next);
                 let is_last_due = sent < last.at && last.at < again && now < last.stop;
@@ -108,7 +108,7 @@ impl LastAttempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Fence, UserMessage};
+    use crate::rules::Fence;
 
     #[test]
     fn a_renewal_is_retried_soon_until_the_server_answers() {
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(schedule.next, Some(Instant::at_millis(10_000)));
         for (now, next) in [(10_000, 10_020), (10_020, 10_060), (10_060, 10_140)] {
             let (sent, now) = (Instant::at_millis(now), Instant::at_millis(now));
-            let busy = Err(Failure::Unavailable(UserMessage::new("busy")));
+            let busy = Err(Failure::unavailable("busy", ""));
             let event = schedule.answered(sent, busy, now);
             assert_eq!(event, Some(Event::Unanswered("busy".into())));
             assert_eq!(schedule.next, Some(Instant::at_millis(next)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn refused() -> Result<Renewal, Failure> {
-        Err(Failure::Unavailable(UserMessage::new("refused")))
+        Err(Failure::unavailable("refused", ""))
     }
 
     #[test]

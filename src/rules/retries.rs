@@ -1,8 +1,9 @@
 //! Whether to repeat a request, and what its answers mean together.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use crate::rules::{BackOff, Failure, Instant, Repeatable};
+use crate::rules::{BackOff, Failure, FailureKind, Instant, Repeatable};
 
 /// The longest time that the attempts may delay the exit, not counting the last one.
 const AT_MOST: Duration = Duration::from_secs(10);
@@ -23,14 +24,8 @@ pub struct Attempts {
     maybe_done: bool,
 }
 
-/// What follows an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next<T> {
-    Done(T),
-    Failed(Failure),
-    /// Try again at this moment.
-    Again(Failure, Instant),
-}
+/// What follows an attempt: the end, or another attempt after this failure, at this moment.
+pub type Next<T> = ControlFlow<Result<T, Failure>, (Failure, Instant)>;
 
 impl Attempts {
     /// The first attempt is due now.
@@ -48,12 +43,12 @@ impl Attempts {
         now: Instant,
     ) -> Next<T> {
         let failure = match answer {
-            Ok(answer) if self.maybe_done => return Next::Done(answer.after_a_lost_reply()),
-            Ok(answer) => return Next::Done(answer),
+            Ok(answer) if self.maybe_done => return Break(Ok(answer.after_a_lost_reply())),
+            Ok(answer) => return Break(Ok(answer)),
             Err(failure) => failure,
         };
         // After a lost reply, what is left is that of a renewal that nobody may have confirmed.
-        if let Failure::Unconfirmed { left: Some(left), .. } = failure
+        if let FailureKind::Unconfirmed { left: Some(left) } = failure.kind
             && (self.ends.is_some() || !self.maybe_done)
         {
             let ends = self.ends.map_or(sent + left, |ends| ends.min(sent + left));
@@ -61,10 +56,8 @@ impl Attempts {
         }
         self.maybe_done |= failure.maybe_executed();
         let again = now + self.back_off.pause();
-        match failure.is_transient() && again < self.until {
-            true => Next::Again(failure, again),
-            false => Next::Failed(failure),
-        }
+        let is_in_time = failure.is_transient() && again < self.until;
+        if is_in_time { Continue((failure, again)) } else { Break(Err(failure)) }
     }
 }
 
@@ -80,48 +73,48 @@ mod tests {
         let not_held = || Ok(Release::NotHeld(Reason::unknown()));
         let mut attempts = Attempts::new(Some(at(1_000)), at(0));
         let next: Next<Release> = attempts.answered(at(0), fail(Delivery::NotSent), at(0));
-        assert!(matches!(next, Next::Again(_, again) if again == at(50)), "{next:?}");
+        assert!(matches!(next, Continue((_, again)) if again == at(50)), "{next:?}");
         // Nothing has taken effect yet.
         assert!(matches!(
             attempts.answered(at(0), not_held(), at(0)),
-            Next::Done(Release::NotHeld(_))
+            Break(Ok(Release::NotHeld(_)))
         ));
         let next: Next<Release> = attempts.answered(at(50), fail(Delivery::Lost), at(50));
-        assert!(matches!(next, Next::Again(_, again) if again == at(150)), "{next:?}");
+        assert!(matches!(next, Continue((_, again)) if again == at(150)), "{next:?}");
         let next: Next<Release> = attempts.answered(at(150), fail(Delivery::NotSent), at(150));
-        assert!(matches!(next, Next::Again(_, again) if again == at(350)), "{next:?}");
-        assert_eq!(attempts.answered(at(350), not_held(), at(350)), Next::Done(Release::Unknown));
+        assert!(matches!(next, Continue((_, again)) if again == at(350)), "{next:?}");
+        assert_eq!(attempts.answered(at(350), not_held(), at(350)), Break(Ok(Release::Unknown)));
         let revoked = Reason::new(Some(Ending::Revoked), None, Operator::default());
         let revoked = || Ok(Release::NotHeld(revoked.clone()));
         assert!(matches!(
             attempts.answered(at(350), revoked(), at(350)),
-            Next::Done(Release::NotHeld(_))
+            Break(Ok(Release::NotHeld(_)))
         ));
         let next: Next<Release> = attempts.answered(at(600), fail(Delivery::NotSent), at(600));
-        assert!(matches!(next, Next::Failed(_)), "{next:?}");
+        assert!(matches!(next, Break(Err(_))), "{next:?}");
         let lasting = Err(Failure::misconfigured("password", "correct it"));
         let next: Next<Release> = Attempts::new(None, at(0)).answered(at(0), lasting, at(0));
-        assert!(matches!(next, Next::Failed(_)), "{next:?}");
+        assert!(matches!(next, Break(Err(_))), "{next:?}");
     }
 
     #[test]
     fn a_renewal_that_no_replica_confirms_is_not_retried_beyond_the_lesser_deadline() {
         let at = Instant::at_millis;
         let unconfirmed = |left| {
-            let (fault, left) = (UserMessage::new("0 of 1"), Some(Duration::from_millis(left)));
-            Err(Failure::Unconfirmed { fault, left })
+            let kind = FailureKind::Unconfirmed { left: Some(Duration::from_millis(left)) };
+            Err(Failure::new(kind, UserMessage::new("0 of 1")))
         };
         let lost = || Err(Failure::unreachable(UserMessage::new("away"), Delivery::Lost));
         // 700 ms are left of the old lease. Later attempts see what this one has made of it.
         let mut attempts = Attempts::new(None, at(0));
         for (sent, left, now, again) in [(0, 700, 100, 150), (150, 60_000, 200, 300)] {
             let next: Next<Renewal> = attempts.answered(at(sent), unconfirmed(left), at(now));
-            assert!(matches!(next, Next::Again(_, it) if it == at(again)), "{next:?}");
+            assert!(matches!(next, Continue((_, it)) if it == at(again)), "{next:?}");
         }
         let next: Next<Renewal> = attempts.answered(at(300), lost(), at(310));
-        assert!(matches!(next, Next::Again(_, again) if again == at(510)), "{next:?}");
+        assert!(matches!(next, Continue((_, again)) if again == at(510)), "{next:?}");
         let next: Next<Renewal> = attempts.answered(at(510), unconfirmed(60_000), at(520));
-        assert!(matches!(next, Next::Failed(_)), "{next:?}");
+        assert!(matches!(next, Break(Err(_))), "{next:?}");
         assert_eq!(attempts.ends, Some(at(700)));
         // Nobody knows the old lease after a lost reply.
         let mut attempts = Attempts::new(None, at(0));

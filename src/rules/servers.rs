@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-pub use findings::{CERTIFICATE_ENDS_SOON, Finding, all, evicts_locks, findings};
+pub use findings::{CERTIFICATE_ENDS_SOON, Finding, evicts_locks, findings, table};
 
 use super::{Instant, Ttl, UserMessage};
 
@@ -134,19 +134,12 @@ impl Facts {
         self.text(name)?.parse().ok()
     }
 
-    /// The fields whose names begin so, and then have a number.
-    fn numbered<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|c| c.is_ascii_digit());
-        let fields = self.0.iter();
-        fields
-            .filter(move |(name, _)| name.strip_prefix(prefix).is_some_and(is_number))
-            .map(|(_, value)| value.as_str())
-    }
-
     /// The replicas of a server, which INFO describes as
     /// `ip=127.0.0.1,port=6380,state=online,offset=42,lag=1`.
     pub(crate) fn replicas(&self) -> impl Iterator<Item = Replica<'_>> {
-        self.numbered("slave").filter_map(|replica| {
+        self.0.iter().filter_map(|(name, replica)| {
+            // Other fields, such as `slave_priority`, begin alike.
+            name.strip_prefix("slave")?.parse::<u32>().ok()?;
             let field = |name| replica.split(',').find_map(|it| it.strip_prefix(name));
             Some(Replica {
                 host: field("ip=")?,
@@ -189,7 +182,7 @@ impl Server {
 
     /// The shortest time in which it answered a client.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.times().min()
+        self.steps.iter().filter_map(|(_, took)| took.as_ref().ok().copied()).min()
     }
 
     /// The longest time in which it answered a single request.
@@ -197,10 +190,6 @@ impl Server {
         let is_single = |step: &str| ["renew", "inspect", "release"].contains(&step);
         let times = self.steps.iter().filter(|(step, _)| is_single(step));
         times.filter_map(|(_, took)| took.as_ref().ok().copied()).max()
-    }
-
-    fn times(&self) -> impl Iterator<Item = Duration> {
-        self.steps.iter().filter_map(|(_, took)| took.as_ref().ok().copied())
     }
 
     /// Whether it has answered a client.

@@ -313,11 +313,9 @@ mod tests {
     use super::*;
     use crate::rules::Ttl;
 
-    const KILL: LossPolicy = LossPolicy::DEFAULT;
-
     /// A lease of 30 s, acquired at 0. Its deadline is at 29,698 ms.
     fn machine() -> Machine {
-        Machine::new(lease_sent_at(0), KILL)
+        Machine::new(lease_sent_at(0), LossPolicy::DEFAULT)
     }
 
     fn signal(signal: Signal) -> Event {
@@ -336,74 +334,25 @@ mod tests {
         Event::Unanswered("refused".into())
     }
 
-    fn not_held() -> Event {
-        Event::NotHeld(Reason::unknown())
-    }
-
-    /// Plays events at their milliseconds, and compares what the machine does.
-    fn play(machine: &mut Machine, events: &[(u64, Event, &[&str])]) {
-        for (at, event, expected) in events {
-            let actions = machine.on(event.clone(), Instant::at_millis(*at));
-            let actions = actions.iter().map(|action| match (action.loss(), action) {
-                (Some(loss), _) => format!("lost: {loss}"),
-                (None, Action::ReportDelay(loss)) => format!("late: {loss}"),
-                (None, other) => format!("{other:?}"),
-            });
-            assert_eq!(actions.collect::<Vec<_>>(), *expected, "{event:?} at {at}");
-        }
-    }
-
-    #[test]
-    fn the_command_ends_before_a_lease_that_cannot_be_renewed_expires() {
+    /// What a machine does when these events happen at their milliseconds.
+    fn does(events: &[(u64, Event)]) -> Vec<String> {
         let mut machine = machine();
-        let lost = "lost: the lease expires in 5s and was not renewed for 24s: refused";
-        play(
-            &mut machine,
-            &[
-                (10_000, renewed(10_000), &[]),
-                (20_000, unanswered(), &[]),
-                (34_600, unanswered(), &[&lost.replace("lost", "late")]),
-                (34_697, Event::Tick, &[]),
-                (34_698, Event::Tick, &[lost, "Terminate"]),
-                (39_697, Event::Tick, &[]),
-                (39_698, Event::Tick, &["Kill"]),
-            ],
-        );
-        assert!(!machine.is_over());
-        play(&mut machine, &[(39_700, Event::Ended, &[])]);
-        assert!(machine.is_over());
+        let at = Instant::at_millis;
+        let actions = events.iter().flat_map(|(now, event)| machine.on(event.clone(), at(*now)));
+        let told = actions.map(|action| match (action.loss(), &action) {
+            (Some(loss), _) => format!("lost: {loss}"),
+            (None, Action::ReportDelay(loss)) => format!("late: {loss}"),
+            (None, other) => format!("{other:?}"),
+        });
+        told.collect()
     }
 
     #[test]
     fn a_late_renewal_is_reported_once_and_so_is_its_end() {
         let late = "late: the lease expires in 14s and was not renewed for 15s: refused";
-        play(
-            &mut machine(),
-            &[
-                (14_999, unanswered(), &[]),
-                (15_000, unanswered(), &[late]),
-                (16_000, unanswered(), &[]),
-                (18_000, renewed(18_000), &["ReportRecovery(18s)"]),
-                (28_000, renewed(28_000), &[]),
-            ],
-        );
-    }
-
-    #[test]
-    fn a_lock_that_is_lost_ends_the_command_at_once_unless_it_may_continue() {
-        let lost = "lost: the lock was forgotten by the server";
-        play(
-            &mut machine(),
-            &[
-                (10_000, not_held(), &[lost, "Terminate"]),
-                (14_999, Event::Tick, &[]),
-                (15_000, Event::Tick, &["Kill"]),
-            ],
-        );
-        let policy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
-        let mut machine = Machine::new(lease_sent_at(0), policy);
-        play(&mut machine, &[(10_000, not_held(), &[lost]), (90_000, Event::Tick, &[])]);
-        assert_eq!((machine.wake_at(), machine.continue_at()), (None, None));
+        let failed = [14_999, 15_000, 16_000].map(|now| (now, unanswered()));
+        let renewed = [18_000, 28_000].map(|now| (now, renewed(now)));
+        assert_eq!(does(&[&failed[..], &renewed].concat()), [late, "ReportRecovery(18s)"]);
     }
 
     #[test]
@@ -428,31 +377,22 @@ mod tests {
     fn a_loss_that_follows_a_stop_is_explained_by_it_and_kills_in_time() {
         let lost = "lost: the lease expires in 4.6s and was not renewed for 25s: rlock was not \
             running for at least 15s (suspended, or the host was overloaded)";
-        play(&mut machine(), &[(25_000, Event::Resumed, &[lost, "Terminate", "Continue"])]);
+        assert_eq!(does(&[(25_000, Event::Resumed)]), [lost, "Terminate", "Continue"]);
         let lost = "lost: the lease has expired and was not renewed for 1m: rlock was not running \
             for at least 50s (suspended, or the host was overloaded)";
-        play(&mut machine(), &[(60_000, Event::Resumed, &["Kill", lost, "Continue"])]);
+        assert_eq!(does(&[(60_000, Event::Resumed)]), ["Kill", lost, "Continue"]);
     }
 
     #[test]
     fn a_delay_is_explained_by_rlock_only_if_rlock_was_late() {
-        let at = Instant::at_millis;
         let told = |events: &[(u64, Event)]| {
-            let mut machine = machine();
-            let actions =
-                events.iter().flat_map(|(now, event)| machine.on(event.clone(), at(*now)));
-            let losses =
-                actions.collect::<Vec<_>>().into_iter().filter_map(|action| match action {
-                    Action::ReportDelay(loss) => Some(format!("late: {loss}")),
-                    action => action.loss().map(Loss::to_string),
-                });
-            let reasons = losses.map(|loss| loss.rsplit_once(": ").unwrap().1.to_owned());
-            reasons
-                .map(|it| it.replace("rlock was not running for at least ", ""))
-                .collect::<Vec<_>>()
+            let done = does(events);
+            let reasons = done.iter().filter_map(|told| told.rsplit_once(": "));
+            let late = "rlock was not running for at least ";
+            Vec::from_iter(reasons.map(|(_, reason)| reason.replace(late, "")))
         };
         let late = |time: &str| format!("{time} (suspended, or the host was overloaded)");
-        let asking = |millis| (millis, Event::Asking(at(millis)));
+        let asking = |millis| (millis, Event::Asking(Instant::at_millis(millis)));
         let tick = |millis| (millis, Event::Tick);
         // The server is silent.
         assert_eq!(told(&[asking(10_001), tick(24_698)]), ["no answer yet"]);
@@ -469,23 +409,5 @@ mod tests {
         assert_eq!(told(&[asking(10_001), failed.clone(), tick(24_698)]), [late("13s")]);
         let refused = [asking(10_001), failed, asking(10_030), (24_000, unanswered())];
         assert_eq!(told(&[&refused[..], &[tick(24_698)]].concat()), ["refused", "refused"]);
-    }
-
-    #[test]
-    fn descendants_end_with_a_lost_lock() {
-        let mut lost = machine();
-        lost.on(not_held(), Instant::at_millis(1_000));
-        lost.on(Event::DescendantsGone, Instant::at_millis(1_050));
-        lost.on(Event::Ended, Instant::at_millis(1_100));
-        assert!(lost.awaits_descendants() && !lost.is_over());
-        play(&mut lost, &[(6_000, Event::Tick, &["Kill"])]);
-        assert!(lost.is_over());
-    }
-
-    #[test]
-    fn the_time_to_end_is_at_most_a_third_of_the_lease() {
-        let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(3_000));
-        let machine = Machine::new(lease, KILL);
-        assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
     }
 }

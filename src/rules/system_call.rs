@@ -3,7 +3,7 @@
 
 use nix::errno::Errno;
 
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Failure, FailureKind, UserMessage};
 
 /// What the system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,6 @@ const ROWS: &[ErrnoRow] = &[
     (&[], &[ConnectTcp4, ConnectTcp6, ConnectUnix], Server, "check that the server is running"),
     (&[], &[Exchange], Server, "check the server and the network"),
     (&[], &[LookUp], Server, "check the host name and the DNS server"),
-    (&[], &[], Client, ""),
 ];
 
 const CHECK_LIMITS: &str = "check the limits that ulimit -a shows";
@@ -113,14 +112,15 @@ impl SystemCall {
             (errors.is_empty() || errno.is_some_and(|errno| errors.contains(&errno)))
                 && (calls.is_empty() || calls.contains(&self))
         };
+        // Otherwise, nobody knows what to do.
         let (_, _, blame, remedy) = ROWS.iter().find(is_of).unwrap_or(&(&[], &[], Client, ""));
         let fault = UserMessage::new(problem);
         let fault = if remedy.is_empty() { fault } else { fault.with_remedy(*remedy) };
-        let failure = match blame {
-            Client => Failure::Misconfigured { fault, executed: false },
-            Server => Failure::unreachable(fault, Delivery::NotSent),
-            Address | Host => Failure::Unavailable(fault),
+        let kind = match blame {
+            Client => FailureKind::Misconfigured,
+            Server => FailureKind::Unreachable,
+            Address | Host => FailureKind::Unavailable,
         };
-        (*blame, failure)
+        (*blame, Failure::new(kind, fault))
     }
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::rules::lease::renewed_with;
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, HoldKind, HoldState, Holder, Instant,
+    Answer, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder, Instant,
     Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage,
     View,
 };
@@ -69,10 +69,8 @@ pub enum WaitEnd {
     Ended(Reason),
     Superseded(ClientInfo),
     Removed(Operator),
-    /// The request failed before any answer.
+    /// The request failed, or the server stopped answering while it was queued.
     Failed(Failure),
-    /// The server stopped answering while the request was queued.
-    LostWhileQueued(Failure),
     Stopped(Stop),
 }
 
@@ -87,10 +85,7 @@ pub enum Stop {
 impl WaitEnd {
     /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
     pub(crate) fn is_unanswered(&self) -> bool {
-        match self {
-            Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
-            _ => false,
-        }
+        matches!(self, Self::Failed(failure) if failure.is_unanswered())
     }
 }
 
@@ -245,9 +240,12 @@ impl WaitMachine {
         let step = match event {
             WaitEvent::Answered { sent, answer } => self.answered(sent, answer, now),
             // An interrupted sleep says nothing about the server.
-            WaitEvent::Rested
-            | WaitEvent::Woken(Err(Failure::Interrupted { .. }))
-            | WaitEvent::CutShort(Failure::Interrupted { .. }) => self.ask_in_time(now),
+            WaitEvent::Woken(Err(failure)) | WaitEvent::CutShort(failure)
+                if failure.kind == FailureKind::Interrupted =>
+            {
+                self.ask_in_time(now)
+            }
+            WaitEvent::Rested => self.ask_in_time(now),
             WaitEvent::Woken(result) => {
                 self.cut_short = None;
                 match result {
@@ -263,7 +261,7 @@ impl WaitMachine {
                 let is_lost = matches!(end, WaitEnd::TimedOut(_))
                     && failure.is_transient()
                     && !(failure.is_pending() && self.is_over(now));
-                WaitStep::End(if is_lost { WaitEnd::LostWhileQueued(failure) } else { end })
+                WaitStep::End(if is_lost { WaitEnd::Failed(failure) } else { end })
             }
         };
         let step = match (stop, step) {
@@ -352,7 +350,7 @@ impl WaitMachine {
         }
         let late = UserMessage::new("the reply arrived after the lease had expired");
         let fault = self.explained(late.with_remedy("raise --ttl"));
-        self.ride_out(Failure::Unavailable(fault), now)
+        self.ride_out(Failure::new(FailureKind::Unavailable, fault), now)
     }
 
     fn queued(
@@ -416,26 +414,23 @@ impl WaitMachine {
     /// same, the server keeps its position for a while, and a grant that too few replicas have
     /// confirmed is kept. The first failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant) -> WaitStep {
-        let failure = match failure {
-            Failure::Interrupted { sent } if self.is_over(now) => {
+        let failure = match failure.kind {
+            FailureKind::Interrupted if self.is_over(now) => {
                 let fault = UserMessage::new("no answer within the wait limit");
-                let delivery = if sent { Delivery::Pending } else { Delivery::NotSent };
                 let fault = fault.with_remedy("check the servers and the network");
-                Failure::unreachable(self.explained(fault), delivery)
+                Failure::unreachable(self.explained(fault), failure.delivery)
             }
-            Failure::Interrupted { .. } => return self.ask(now),
-            Failure::Unreachable { fault, delivery: Delivery::Pending, others_answer } => {
-                let fault = self.explained(fault);
-                Failure::Unreachable { fault, delivery: Delivery::Pending, others_answer }
+            FailureKind::Interrupted => return self.ask(now),
+            _ if failure.is_pending() => {
+                Failure { fault: self.explained(failure.fault), ..failure }
             }
-            failure => failure,
+            _ => failure,
         };
         let until = self.limit();
         let is_in_time = until.map_or(self.has_answered, |until| now < until);
         if !is_in_time || !failure.is_transient() {
             let failure = if until.is_some() { failure.outlasted() } else { failure };
-            let end = if self.has_answered { WaitEnd::LostWhileQueued } else { WaitEnd::Failed };
-            return self.withdraw(end(failure));
+            return self.withdraw(WaitEnd::Failed(failure));
         }
         let Some(outage) = &mut self.outage else {
             self.notes.push(Note::Retrying(failure));

@@ -5,33 +5,34 @@ use std::time::Duration;
 
 use super::Interrupt;
 use super::denial;
-use crate::rules::{Failure, Instant, SystemCall};
+use crate::rules::{Delivery, Failure, Instant, SystemCall};
 use crate::system::channel::Receiver;
 use crate::system::poll::{self, Want, Woken};
 
 /// Waits until one of the descriptors is ready. Returns false if `until` came first. An error means
-/// that the interrupt came first, or that the system cannot wait. `sent`: a request is under way.
+/// that the interrupt came first, or that the system cannot wait. `delivery` is that of a request
+/// under way.
 pub(super) fn ready<'a>(
     wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
-    sent: bool,
+    delivery: Delivery,
     interrupt: Interrupt<'a>,
     until: Instant,
 ) -> Result<bool, Failure> {
     match poll::wait(wanted, interrupt, until) {
         Ok(Woken::Ready) => Ok(true),
         Ok(Woken::TimedOut) => Ok(false),
-        Ok(Woken::Interrupted) => Err(Failure::Interrupted { sent }),
+        Ok(Woken::Interrupted) => Err(Failure::interrupted(delivery)),
         Err(error) => {
             let failure = denial::failure(SystemCall::Resource, &error);
             let failure = failure.reworded(|why| format!("cannot wait: {why}"));
-            Err(if sent { failure.but_maybe_executed() } else { failure })
+            Err(Failure { delivery, ..failure })
         }
     }
 }
 
 /// Waits for `time`; errors are those of `ready`. No request is under way meanwhile.
 pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {
-    ready(None, false, interrupt, Instant::now() + time).map(|_| ())
+    ready(None, Delivery::NotSent, interrupt, Instant::now() + time).map(|_| ())
 }
 
 /// How long a new head waits for its grant before it asks for the new holder's deadline.
@@ -51,7 +52,7 @@ pub(super) fn answered(
     interrupt: Interrupt<'_>,
     until: Instant,
 ) -> Result<bool, Failure> {
-    ready(Some((answer.as_fd(), Want::Read)), true, interrupt, until)
+    ready(Some((answer.as_fd(), Want::Read)), Delivery::Pending, interrupt, until)
 }
 
 /// The next value; `None` if there is none until `until`. Errors are those of `ready`.

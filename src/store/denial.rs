@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::Access;
 
 use crate::report::plain;
-use crate::rules::{Blame, Failure, SystemCall};
+use crate::rules::{Blame, Failure, FailureKind, SystemCall};
 use crate::system::call::errno;
 use crate::system::rights;
 
@@ -23,18 +23,11 @@ pub(crate) fn failure(call: SystemCall, error: &io::Error) -> Failure {
 /// What an error of this call with this path means. If this user lacks a permission, names it.
 pub(crate) fn failure_at(path: &Path, call: SystemCall, error: &io::Error) -> Failure {
     let access = if call == SystemCall::Read { Access::READ_OK } else { Access::WRITE_OK };
-    match failure(call, error) {
-        Failure::Misconfigured { fault, executed } => {
-            let missing = match error.kind() {
-                io::ErrorKind::PermissionDenied => rights::missing(path, access),
-                _ => None,
-            };
-            let fault = match missing {
-                Some(missing) => fault.with_remedy(missing),
-                None => fault,
-            };
-            Failure::Misconfigured { fault, executed }
-        }
-        failure => failure,
+    let failure = failure(call, error);
+    let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let is_lasting = failure.kind == FailureKind::Misconfigured;
+    match (is_denied && is_lasting).then(|| rights::missing(path, access)).flatten() {
+        Some(missing) => Failure { fault: failure.fault.with_remedy(missing), ..failure },
+        None => failure,
     }
 }

@@ -30,6 +30,7 @@ mod posting;
 pub mod reply;
 mod requests;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -44,8 +45,8 @@ use super::blocking::received;
 use super::denial;
 use super::wire::{Address, Limit};
 use crate::report::Diagnostic;
-use crate::rules::quorum::{Held, Votes, grace_until, majority};
-use crate::rules::servers::Run;
+use crate::rules::FailureKind::{Misconfigured, NotHere};
+use crate::rules::quorum::{Held, Votes, grace_until};
 use crate::rules::{Failure, Instant, Request, SystemCall, Token, UserMessage};
 use crate::system::channel::channel;
 use crate::system::wakeup::Wakeup;
@@ -107,14 +108,13 @@ impl Quorum {
 
     /// Sends a request to the members but those to be skipped, all at once. Collects their replies
     /// until there are `enough`, or until the I/O timeout has passed, and adds a diagnostic for
-    /// each. If it `hurries`, the others get only a little more time once a majority has answered.
+    /// each. Without `enough`, the others get only a little more time once a majority has answered.
     /// If the interrupt comes first, the members stop working on the request.
     fn ask<T: Send + 'static>(
         &mut self,
-        hurries: bool,
         skipped: &[usize],
         request: impl Fn(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
-        enough: impl Fn(&Votes<T>) -> bool,
+        enough: Option<fn(&Votes<T>) -> bool>,
         describe: impl Fn(&T) -> String,
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
@@ -130,7 +130,7 @@ impl Quorum {
                 awaited.push(number);
             }
         }
-        while !awaited.is_empty() && !enough(&votes) {
+        while !awaited.is_empty() && !enough.is_some_and(|enough| enough(&votes)) {
             let withdraw = |_: &_| awaited.iter().for_each(|it| self.members[*it].withdraw());
             let next = received(&replies, interrupt, until).inspect_err(withdraw)?;
             let Some(MemberReply { number, answer, diagnostics }) = next else { break };
@@ -138,7 +138,7 @@ impl Quorum {
             let described = answer.as_ref().map(&describe).map_err(Failure::clone);
             self.report(number, described, diagnostics);
             votes.votes[number] = Some(answer);
-            if hurries && votes.count(|_| true) == votes.majority() {
+            if enough.is_none() && votes.count(|_| true) == votes.majority() {
                 until = until.min(grace_until(begun, Instant::now()));
             }
         }
@@ -153,27 +153,19 @@ impl Quorum {
         describe: impl Fn(&T) -> String,
     ) -> Result<Votes<T>, Failure> {
         let request = move |store: &mut MemberStore, _: Interrupt<'_>| request(store);
-        let votes = self.ask(true, &[], request, |_| false, describe, None)?;
+        let votes = self.ask(&[], request, None, describe, None)?;
         self.check_majority(&votes)?;
         Ok(votes)
     }
 
-    fn majority(&self) -> usize {
-        majority(self.members.len())
-    }
-
     fn check_majority<T>(&mut self, votes: &Votes<T>) -> Result<(), Failure> {
         let answered = votes.count(|_| true);
-        match answered < self.majority() {
-            true => Err(self.too_few(answered, votes)),
-            false => Ok(()),
-        }
+        if answered < votes.majority() { Err(self.too_few(answered, votes)) } else { Ok(()) }
     }
 
     /// The numbers of the members that have not finished an earlier request.
     fn busy(&self) -> Vec<usize> {
-        let busy = self.members.iter().enumerate().filter(|(_, member)| member.is_busy());
-        busy.map(|(number, _)| number).collect()
+        (0..self.members.len()).filter(|number| self.members[*number].is_busy()).collect()
     }
 
     /// Adds diagnostics for a member's reply.
@@ -181,7 +173,7 @@ impl Quorum {
         self.diagnostics.extend(own);
         self.diagnostics.push(match answer {
             Ok(what) => Diagnostic::Detail(format!("{}: {what}", self.members[number].name())),
-            Err(Failure::Misconfigured { fault, .. } | Failure::NotHere(fault))
+            Err(Failure { kind: Misconfigured | NotHere, fault, .. })
                 if !self.warned.contains(&number) =>
             {
                 self.warned.push(number);
@@ -191,10 +183,6 @@ impl Quorum {
             }
             Err(failure) => Diagnostic::Detail(failure.to_string()),
         });
-    }
-
-    fn granted(&mut self, request: &Request, held: Held) {
-        self.granted = Some(Granted { request: request.clone(), held, at: Instant::now() });
     }
 
     /// The failure names the servers that were to be warned about, and it does not continue without
@@ -207,17 +195,11 @@ impl Quorum {
 
     /// Two members that are the same server, as far as their replies have shown.
     fn duplicate(&self) -> Option<UserMessage> {
-        let mut seen = Vec::<(Run, &str)>::new();
-        for member in &self.members {
-            let Some(run) = member.run() else { continue };
-            if let Some((_, other)) = seen.iter().find(|(known, _)| known.id == run.id) {
-                let fault =
-                    UserMessage::new(format!("{other} and {} are the same server", member.name()));
-                return Some(fault.with_remedy("list it once"));
-            }
-            seen.push((run, member.name()));
-        }
-        None
+        let mut names = BTreeMap::<String, &str>::new();
+        let mut runs = self.members.iter().filter_map(|it| Some((it.run()?.id, it.name())));
+        let (other, name) = runs.find_map(|(id, name)| Some((names.insert(id, name)?, name)))?;
+        let fault = UserMessage::new(format!("{other} and {name} are the same server"));
+        Some(fault.with_remedy("list it once"))
     }
 }
 

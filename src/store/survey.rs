@@ -15,12 +15,12 @@ use super::quorum::PROMOTED;
 use super::server::cluster::{masters_in, slot_of};
 use super::server::scripts::keys;
 use super::server::{Node, Probe, RedisStore, facts, sentinel};
-use super::wire::{self, Address, Limit};
-use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Run, Server, Survey};
+use super::wire::{self, Address, Cmd, Limit};
+use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
-    Answer, Failure, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal, Request,
-    ServerTime, SystemCall, Token, Ttl, UserMessage,
+    Answer, Failure, FailureKind, Instant, Key, Name, Outcome, Owner, Pattern, Prefix, Renewal,
+    Request, ServerTime, SystemCall, Token, Ttl, UserMessage,
 };
 use crate::system::{random, thread};
 
@@ -121,8 +121,9 @@ fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration)
     }
     let named = address.clone();
     let asked = at_once(all, move |one| {
-        let mut node = Node::new(named.only_at(one.clone()), timeout, None);
-        let mut behind = Server::new(shown(&one), Role::Server);
+        let shown = one.as_socket().map_or_else(String::new, |address| address.to_string());
+        let mut node = Node::new(named.only_at(one), timeout, None);
+        let mut behind = Server::new(shown, Role::Server);
         facts::of_server(&mut node, &mut behind);
         (behind, node.has_sent)
     });
@@ -141,10 +142,6 @@ fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration)
         }
     }
     server.behind = runs.into_values().collect();
-}
-
-fn shown(address: &SockAddr) -> String {
-    address.as_socket().map_or_else(String::new, |address| address.to_string())
 }
 
 /// Looks at the replicas of these servers, too.
@@ -194,52 +191,40 @@ fn of_server(
     let mut store = RedisStore::new(node, database, settings.min_replicas);
     if let Some(key) = free_key(settings, slots) {
         let tokens = exercise(&mut server, &mut store, &key);
-        let (node, mut began) = (&mut store.topology, None);
+        let node = &mut store.topology;
         unless_asked(&mut server, node);
-        if server.failure.is_none() {
-            // The scripts above may have been known, but a restarted server knows none.
-            step(&mut server, "load scripts", || {
-                Ok(node
-                    .ask(wire::cmd("EVAL").arg("return 1").arg(0).to_owned(), None)
-                    .map(|_| ())?)
-            });
-            // A user who may use only some locks lists none.
-            if settings.beside.is_none() {
-                step(&mut server, "list", || {
-                    let mut scan = wire::cmd("SCAN");
-                    scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
-                    Ok(node.ask(scan, None).map(|_| ())?)
-                });
-            }
-            step(&mut server, "prune", || {
-                let of = |name: &str, side: &str| wire::cmd(name).arg(key.side(side)).to_owned();
-                let asking = (role == Role::Node).then(|| wire::cmd("ASKING"));
-                let pruning = [
-                    of("LTRIM", "history").arg(0).arg(-1).to_owned(),
-                    of("LREM", "history").arg(1).arg("").to_owned(),
-                    of("ZREMRANGEBYRANK", "tombstones").arg(0).arg(0).to_owned(),
-                    of("HGET", "state").arg("").to_owned(),
-                ];
-                for command in pruning.into_iter().chain(asking) {
-                    node.ask(command, None)?;
-                }
-                Ok(())
-            });
+        // The scripts above may have been known, but a restarted server knows none.
+        let load = wire::cmd("EVAL").arg("return 1").arg(0).to_owned();
+        send(&mut server, "load scripts", node, &[load]);
+        // A user who may use only some locks lists none.
+        if settings.beside.is_none() {
+            let mut scan = wire::cmd("SCAN");
+            scan.arg(0).arg("MATCH").arg(key.as_str()).arg("TYPE").arg("string");
+            send(&mut server, "list", node, &[scan]);
         }
+        let of = |name: &str, side: &str| wire::cmd(name).arg(key.side(side)).to_owned();
+        let mut pruning = vec![
+            of("LTRIM", "history").arg(0).arg(-1).to_owned(),
+            of("LREM", "history").arg(1).arg("").to_owned(),
+            of("ZREMRANGEBYRANK", "tombstones").arg(0).arg(0).to_owned(),
+            of("HGET", "state").arg("").to_owned(),
+        ];
+        pruning.extend((role == Role::Node).then(|| wire::cmd("ASKING")));
+        send(&mut server, "prune", node, &pruning);
         if probe == Some(Probe::Run) {
+            let (mark, mut run) = (Key::pattern(&settings.prefix).shared(PROMOTED), None);
             step(&mut server, "vote", || {
                 node.ask_promotion()?;
-                began = node.run_as_master(&Key::pattern(&settings.prefix).shared(PROMOTED))?;
+                run = node.run_as_master(&mark)?;
                 Ok(())
             });
-            let age = |run: Run| (run.began, Instant::now().since(run.since));
-            server.began = began.map(age);
+            server.began = run.map(|it| (it.began, Instant::now().since(it.since)));
         }
         let made = tokens.iter().flat_map(|token| keys(&key, token.as_str()));
         let remove = wire::cmd("UNLINK").arg(made.collect::<Vec<_>>()).to_owned();
         match server.steps.first() {
             Some((_, Ok(_))) if server.failure.is_none() => {
-                step(&mut server, "clean up", || Ok(node.ask(remove, None).map(|_| ())?));
+                send(&mut server, "clean up", node, &[remove]);
             }
             // It has answered, so it may have made them.
             Some(_) => drop(node.ask(remove, None)),
@@ -358,7 +343,7 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
     if directory.is_chosen_but_missing() {
         match directory.may_be_created() {
             Ok(parent) => server.facts = hazards::of(&parent),
-            Err(failure) => server.failure = Some(failure.message()),
+            Err(failure) => server.failure = Some(failure.fault.clone()),
         }
         return server;
     }
@@ -464,6 +449,12 @@ fn step(server: &mut Server, name: &'static str, act: impl FnOnce() -> Result<()
     }
 }
 
+/// Times a step that sends these commands.
+fn send(server: &mut Server, name: &'static str, node: &mut Node, commands: &[Cmd]) {
+    let mut asked = commands.iter().map(|command| node.ask(command.clone(), None));
+    step(server, name, || Ok(asked.try_for_each(|reply| reply.map(drop))?));
+}
+
 /// Without a connection, every other step would fail as the first one has.
 fn unless_asked(server: &mut Server, node: &Node) {
     if !node.has_sent && server.failure.is_none() {
@@ -473,13 +464,13 @@ fn unless_asked(server: &mut Server, node: &Node) {
 }
 
 fn failed(server: &mut Server, name: &'static str, failure: &Failure) {
-    let why = failure.message();
-    server.is_denied = matches!(failure, Failure::Misconfigured { .. });
-    match (failure.is_unreachable(), server.answers()) {
-        (false, _) => server.steps.push((name, Err(why))),
-        (true, false) => server.failure = Some(why),
-        (true, true) => {
-            server.failure = Some(why.reworded(|why| format!("cannot {name}: {why}")));
-        }
+    let why = failure.fault.clone();
+    server.is_denied = failure.kind == FailureKind::Misconfigured;
+    if !failure.is_unreachable() {
+        server.steps.push((name, Err(why)));
+    } else if server.answers() {
+        server.failure = Some(why.reworded(|why| format!("cannot {name}: {why}")));
+    } else {
+        server.failure = Some(why);
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use super::group::{OwnGroup, no_process};
 use super::unusable;
 use crate::error::Error;
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Failure, FailureKind, UserMessage};
 use crate::system::environment;
 use crate::system::inherited::Inherited;
 use crate::system::program::Program;
@@ -44,12 +44,10 @@ pub(super) fn not_started(why: NotStarted, command: &Command) -> Error {
             Error::Command { fault: unusable::why(&command.program, &error), found }
         }
         NotStarted::System(error) => no_process(error),
-        NotStarted::TooLate => Error::Store(Failure::Unreachable {
-            fault: UserMessage::new("the lease nearly expired before the command could start")
-                .with_remedy("raise --ttl"),
-            delivery: Delivery::NotSent,
-            others_answer: false,
-        }),
+        NotStarted::TooLate => {
+            let late = UserMessage::new("the lease nearly expired before the command could start");
+            Error::Store(Failure::new(FailureKind::Unreachable, late.with_remedy("raise --ttl")))
+        }
     }
 }
 

@@ -31,8 +31,8 @@ pub(super) struct Descendants {
     is_alone: bool,
     /// Children that this process had before it became rlock. `exec` in a shell keeps its children.
     preexisting_children: Vec<Pid>,
-    /// The environments of the command and its descendants contain it; those of its earlier
-    /// children do not.
+    /// The environments of the command and its descendants contain it, unless they have replaced
+    /// them; those of earlier children and of their orphans do not.
     token: Token,
     /// Whether orphans become children of rlock.
     adopts: bool,
@@ -95,13 +95,17 @@ impl Descendants {
             for child in children.iter().rev() {
                 let _ = kill(*child, Signal::SIGKILL);
             }
-            if self.left(command, give_up) == Left::Nothing {
+            if command.has_ended() && self.left_in_sight(command, give_up) == Left::Nothing {
                 return None;
             }
             let now = Instant::now();
             if now >= give_up {
-                let found = self.find(command, now + KILL_TIME).unwrap_or_default();
-                return not_killed(&found).or_else(none_found).or(Some(SOME_LEFT.into()));
+                let until = now + KILL_TIME;
+                let found = self.find(command, until);
+                // A debugger may keep what has ended from being reaped.
+                let are_dead = found.as_ref().is_some_and(Vec::is_empty) && Instant::now() < until;
+                let problem = not_killed(&found.unwrap_or_default()).or_else(none_found);
+                return problem.or_else(|| (!are_dead).then(|| SOME_LEFT.into()));
             }
             // Below a child that does not end, for example because it belongs to another user.
             if children == known {
@@ -114,14 +118,18 @@ impl Descendants {
         }
     }
 
-    /// What is left after the end of the command, even in its group: when a process ends, its
-    /// children become those of rlock. Nothing if processes cannot be found at all.
+    /// What is left after the end of the command, even in its group, until that has been killed: what
+    /// rlock cannot see may be there.
     ///
     /// Reaps some of those that have ended, and looks until a moment.
     pub(super) fn left(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
-        if !command.has_ended() {
-            return Left::Living;
-        }
+        let left = self.left_in_sight(command, until);
+        if self.out_of_reach().is_some() { Left::Living } else { left }
+    }
+
+    /// What is left as far as rlock can see: when a process ends, its children become those of rlock.
+    /// Nothing if processes cannot be found at all.
+    fn left_in_sight(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
         let left = self.reap(command);
         let mut none = || match self.is_alone {
             true => !Process::can_be_found(),
@@ -190,12 +198,14 @@ impl Descendants {
         Some(children)
     }
 
-    /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
+    /// Whether this child of rlock is the command or, unless its environment shows that it is not, an
+    /// orphan of it. Strangers leave orphans too.
     fn is_of(&self, command: &Child<'_>, child: Pid) -> bool {
+        let is_included = || Process::read(child).is_some_and(|child| command.includes(&child));
         command.is(child)
             || self.is_alone
             || !self.preexisting_children.contains(&child)
-                && Process::was_given(child, self.token.as_str())
+                && (Process::may_have_been_given(child, self.token.as_str()) || is_included())
     }
 
     /// Reaps this child if it has ended, and returns whether it has.

@@ -20,7 +20,7 @@ use crate::rules::{Instant, Token};
 use crate::system::poll::{Want, is_ready, ready};
 
 /// How long a release waits for the keeper to end, which needs one answer from the server.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A socket, and the address of the keeper of this hold. If other users have filled its queue, a
 /// connection must not wait for room.
@@ -47,7 +47,7 @@ pub(crate) fn wake(token: &Token) -> Option<()> {
     // If it had ended before that, its ID might have been reused, but the connection would be over.
     if peer.uid() == geteuid().as_raw() && !is_ready(socket.as_fd(), Want::Read) {
         pidfd_send_signal(&keeper, Signal::USR1).ok()?;
-        ready([(keeper.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE)).ok()?;
+        ready([(keeper.as_fd(), Want::Read)], Some(Instant::now() + ENDS_WITHIN)).ok()?;
     }
     Some(())
 }

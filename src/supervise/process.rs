@@ -119,10 +119,12 @@ impl Process {
         threads.filter_map(read).all(|thread| thread.is_halted)
     }
 
-    /// Whether its environment contained this value when its program started.
-    pub(super) fn was_given(pid: Pid, value: &str) -> bool {
+    /// Whether its environment contained this value when its program started, or does not show it:
+    /// that of another user cannot be read, and that of a program that is starting is empty.
+    pub(super) fn may_have_been_given(pid: Pid, value: &str) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.windows(value.len()).any(|part| part == value.as_bytes())
+        let has_value = |part: &[u8]| part == value.as_bytes();
+        environment.is_empty() || environment.windows(value.len()).any(has_value)
     }
 }
 
@@ -132,7 +134,7 @@ pub(super) fn none_found() -> Option<String> {
     let fault = match fs::read_dir("/proc/self/task") {
         Ok(_) if Process::can_be_found() => return None,
         Ok(_) => UserMessage::new(NONE_FOUND),
-        Err(error) => SystemCall::Read.failed(errno(&error), NONE_FOUND.into()).1.message(),
+        Err(error) => SystemCall::Read.failed(errno(&error), NONE_FOUND.into()).1.fault,
     };
     Some(fault.or_remedy("mount /proc").to_string())
 }

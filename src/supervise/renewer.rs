@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::report::Report;
@@ -41,7 +41,7 @@ impl Wakeups {
 
 /// What the renewing thread works with.
 pub(super) struct Renewer {
-    /// Locked during a request. Empty before the command starts and after it has ended.
+    /// Locked during a request. Empty before the thread may renew the lease and after the end.
     pub(super) store: Mutex<Option<Box<dyn Store>>>,
     pub(super) hold: RenewableHold,
     /// How long before the end of a lease the command is stopped.
@@ -62,7 +62,7 @@ impl Renewer {
             if schedule.next.is_none() {
                 continue;
             }
-            let Ok(mut store) = self.store.lock() else { break };
+            let mut store = self.store();
             let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
             self.sender.leave(Event::Asking(sent));
@@ -84,14 +84,19 @@ impl Renewer {
         }
     }
 
-    /// Cancels the request under way, and returns the store unless the thread has panicked with it.
-    /// An idle thread sleeps on: to wake it would take longer than the rest of this.
+    /// The store, once no request is under way. A panic ends the process, so none leaves it locked.
+    pub(super) fn store(&self) -> MutexGuard<'_, Option<Box<dyn Store>>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels the request under way, and returns the store. An idle thread sleeps on: to wake it
+    /// would take longer than the rest of this.
     pub(super) fn take_store(&self) -> Option<Box<dyn Store>> {
         if let Ok(mut idle) = self.store.try_lock() {
             return idle.take();
         }
         self.wakeups.stop.wake();
-        self.store.lock().ok()?.take()
+        self.store().take()
     }
 
     /// Whether the supervisor stops the thread before `moment`. Returns false early if the

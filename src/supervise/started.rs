@@ -39,8 +39,7 @@ pub(crate) struct Completion {
 }
 
 /// Runs the command to its end, renews the lease meanwhile and passes signals on. Returns the store
-/// for the release, unless the renewing thread did not return it. An error means that the command
-/// was never started.
+/// for the release. An error means that the command was never started.
 pub(crate) fn run(
     command: &Command,
     hold: RenewableHold,
@@ -49,11 +48,11 @@ pub(crate) fn run(
     signals: &mut Signals,
     inherited: Inherited,
     report: &Report,
-) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
+) -> (Box<dyn Store>, Result<Completion, Error>) {
     let token = hold.token.clone();
     let mut upkeep = match Upkeep::prepare(hold, loss_policy, report) {
         Ok(upkeep) => upkeep,
-        Err(error) => return (Some(store), Err(error)),
+        Err(error) => return (store, Err(error)),
     };
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
@@ -64,7 +63,7 @@ pub(crate) fn run(
     });
     let mut started = match started {
         Ok(started) => started,
-        Err(why) => return (Some(store), Err(not_started(why, command))),
+        Err(why) => return (store, Err(not_started(why, command))),
     };
     upkeep.renew(store, |problem| report.warn(problem));
     let on_lost = loss_policy.on_lost;

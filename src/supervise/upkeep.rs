@@ -90,9 +90,7 @@ impl Upkeep {
         }
         let due = self.renewer.hold.lease.renew_at();
         self.thread_at = Some(due.min(Instant::now() + THREAD_DELAY));
-        if let Ok(mut empty) = self.renewer.store.lock() {
-            *empty = Some(store);
-        }
+        *self.renewer.store() = Some(store);
     }
 
     /// Starts the renewing thread if it is time. If the system cannot start one now, a later call
@@ -153,8 +151,9 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Stops renewing, and returns the store unless the thread has panicked with it.
-    pub(super) fn end(self) -> Option<Box<dyn Store>> {
-        self.renewer.take_store()
+    /// Stops renewing, and returns the store that `renew` was given.
+    #[expect(clippy::expect_used, reason = "only this takes what `renew` has put there")]
+    pub(super) fn end(self) -> Box<dyn Store> {
+        self.renewer.take_store().expect("the store is there")
     }
 }

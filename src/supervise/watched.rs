@@ -44,7 +44,7 @@ pub(crate) struct Watched {
     /// them, or a descendant does, or they belong to such a session. They keep their IDs while a
     /// process is in them.
     own: Vec<Pid>,
-    /// Its stderr, from when it is killed: a process that has ended has none.
+    /// Its stderr, from when it is asked to end: a process that has ended has none.
     stderr: Option<File>,
 }
 
@@ -60,8 +60,11 @@ pub(crate) fn run(
     upkeep.renew(store, |problem| watched.warn(report, problem));
     let over = EventLoop::new(&mut watched, &mut upkeep, &mut signals, report, OnLost::Kill).run();
     let (lock, is_released) = (upkeep.lock, upkeep.machine.is_released());
-    let store = upkeep.end().filter(|_| !is_released);
-    (store, over.map(|()| lock).map_err(|error| Error::system("cannot wait for events", error)))
+    let store = upkeep.end();
+    (
+        (!is_released).then_some(store),
+        over.map(|()| lock).map_err(|error| Error::system("cannot wait for events", error)),
+    )
 }
 
 impl Watched {
@@ -141,6 +144,10 @@ impl Watched {
         has_ended(self.process()) && self.descendants.iter().all(Process::has_ended)
     }
 
+    fn keep_stderr(&mut self) {
+        self.stderr = self.stderr.take().or_else(|| self.stderr());
+    }
+
     /// The descriptor of the process itself if permitted, because that shares its position in a
     /// file; otherwise the same file, opened again. `None` if the process cannot write to it.
     fn stderr(&self) -> Option<File> {
@@ -200,6 +207,7 @@ impl Processes for Watched {
     /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a
     /// moment.
     fn terminate(&mut self, until: Instant) {
+        self.keep_stderr();
         // First, because descendants can be found only while their parents exist. If there is no
         // time to find all, they are stopped when they must be killed, and found then.
         self.find(Process::below, until);
@@ -220,7 +228,7 @@ impl Processes for Watched {
     /// stopped process starts no others, and remains the parent of those it started until all are
     /// found. Meanwhile it does nothing, so the search may take its time.
     fn kill(&mut self) -> Option<String> {
-        self.stderr = self.stderr();
+        self.keep_stderr();
         let _ = pidfd_send_signal(&self.process, Signal::STOP);
         self.signal(Signal::STOP);
         let until = Instant::now() + STOP_TIME;

@@ -2,7 +2,6 @@
 //! combining accent takes none.
 
 use std::borrow::Cow;
-use std::iter::repeat_n;
 
 use unicode_width::UnicodeWidthChar;
 
@@ -59,12 +58,6 @@ fn fitting(text: impl Iterator<Item = char>, mut left: usize) -> usize {
     fits.map(char::len_utf8).sum()
 }
 
-/// Appends text to a line, and spaces up to at least `width` columns.
-pub fn push_padded(line: &mut String, text: &str, width: usize) {
-    line.push_str(text);
-    line.extend(repeat_n(' ', width.saturating_sub(columns(text))));
-}
-
 fn columns_of(c: char) -> usize {
     c.width().unwrap_or(0)
 }
@@ -74,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_cut_and_padded_by_columns() {
+    fn text_is_cut_by_columns() {
         assert_eq!((columns("abc"), columns("日本"), columns("e\u{301}")), (3, 4, 1));
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abc", 3), "abc");
@@ -85,10 +78,6 @@ mod tests {
         assert_eq!(cut_middle("日本語日本語", 8), "日…本語");
         assert_eq!((cut_middle("abc", 3), cut_middle("abc", 1)), ("abc".into(), "…".into()));
         assert_eq!(cut_middle("abc", 0), "");
-        let mut line = String::new();
-        push_padded(&mut line, "日", 4);
-        push_padded(&mut line, "abcde", 4);
-        assert_eq!(line, "日  abcde");
     }
     #[test]
     fn no_number_is_cut_nor_loses_its_unit() {

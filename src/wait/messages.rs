@@ -5,7 +5,7 @@ use std::mem;
 use super::live::{Live, WaitStatus};
 use crate::report::Report;
 use crate::rules::waiter::Note;
-use crate::rules::{Failure, Instant, Mode, Reminders, View, show};
+use crate::rules::{Failure, FailureKind, Instant, Mode, Reminders, View, show};
 
 /// The messages about one wait. Dropping this erases the status line.
 pub(super) struct Messages<'a> {
@@ -33,8 +33,8 @@ struct Away {
 
 impl Away {
     fn new(since: Instant, failure: &Failure) -> Self {
-        let again = match failure {
-            Failure::Unconfirmed { .. } => "enough replicas confirm the lock",
+        let again = match failure.kind {
+            FailureKind::Unconfirmed { .. } => "enough replicas confirm the lock",
             _ => "the server is answering",
         };
         Self { since, problem: failure.problem().to_owned(), noted: false, again }

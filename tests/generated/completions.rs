@@ -39,6 +39,14 @@ fn kind(argument: &Arg) -> Kind {
     }
 }
 
+/// The names of choices, each in this form with its help if it has one.
+fn chosen(choices: Vec<(String, String)>, with_help: fn(&str, &str) -> String) -> String {
+    let choice = |(name, help): (String, String)| {
+        if help.is_empty() { name } else { with_help(&name, &help) }
+    };
+    choices.into_iter().map(choice).collect::<Vec<_>>().join(" ")
+}
+
 /// The names of all options of all subcommands that are like this, each once.
 fn all(program: &Command, is_like: impl Fn(&Arg) -> bool) -> Vec<String> {
     let options = program.get_subcommands().flat_map(options).filter(|option| is_like(option));
@@ -83,9 +91,7 @@ pub(super) fn bash(program: &Command) -> String {
         _ if is_optional(option) => "OPTIONAL".to_owned(),
         Kind::Duration => "DURATION".to_owned(),
         Kind::File => "FILE".to_owned(),
-        Kind::Choice(choices) => {
-            choices.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
-        }
+        Kind::Choice(choices) => chosen(choices, |name, _| name.to_owned()),
         Kind::Name | Kind::Command | Kind::Other => "NOTHING".to_owned(),
     };
     let options = program.get_subcommands().flat_map(options).filter(|option| takes_value(option));
@@ -144,17 +150,9 @@ fn zsh_action(argument: &Arg) -> String {
         Kind::Name => "_rlock_names".into(),
         Kind::Command => "_command_names -e".into(),
         Kind::Choice(choices) => {
-            let choice = |(name, help): (String, String)| match help.is_empty() {
-                true => name,
-                false => format!("{name}\\:\"{help}\""),
-            };
             let has_help = choices.iter().any(|(_, help)| !help.is_empty());
-            let choices: Vec<String> = choices.into_iter().map(choice).collect();
-            if has_help {
-                format!("(({}))", choices.join(" "))
-            } else {
-                format!("({})", choices.join(" "))
-            }
+            let list = chosen(choices, |name, help| format!("{name}\\:\"{help}\""));
+            if has_help { format!("(({list}))") } else { format!("({list})") }
         }
         Kind::Other => " ".into(),
     }
@@ -162,10 +160,7 @@ fn zsh_action(argument: &Arg) -> String {
 
 /// One line for each name of an option. A name excludes the others, and the options in conflict.
 fn zsh_option(command: &Command, option: &Arg) -> String {
-    let mut excluded: Vec<String> = match repeats(option) {
-        true => Vec::new(),
-        false => names(option),
-    };
+    let mut excluded = if repeats(option) { Vec::new() } else { names(option) };
     excluded.extend(command.get_arg_conflicts_with(option).into_iter().flat_map(names));
     excluded.dedup();
     let before = if repeats(option) { "*".into() } else { format!("({})", excluded.join(" ")) };
@@ -176,11 +171,8 @@ fn zsh_option(command: &Command, option: &Arg) -> String {
             (true, true) => format!("::{}:{}", value(option), zsh_action(option)),
             (true, false) => format!(":{}:{}", value(option), zsh_action(option)),
         };
-        let sign = match takes_value(option) {
-            true if name.starts_with("--") => "=",
-            true => "+",
-            false => "",
-        };
+        let sign = if name.starts_with("--") { "=" } else { "+" };
+        let sign = if takes_value(option) { sign } else { "" };
         format!("            {} \\\n", quoted(&format!("{before}{name}{sign}[{help}]{value}")))
     };
     names(option).iter().map(line).collect()
@@ -242,26 +234,18 @@ fn fish_option(condition: &str, option: &Arg) -> String {
     let short = option.get_short().map(|name| format!(" -s {name}")).unwrap_or_default();
     let long = option.get_long_and_visible_aliases().unwrap_or_default();
     let long: String = long.iter().map(|name| format!(" -l {name}")).collect();
-    let value = match kind_if_any(option) {
+    let value = match takes_value(option).then(|| kind(option)) {
         None => String::new(),
         Some(_) if is_optional(option) => format!(" -a '{DURATIONS}'"),
         Some(Kind::Duration) => format!(" -x -a '{DURATIONS}'"),
         Some(Kind::File) => " -r -F".to_owned(),
         Some(Kind::Choice(choices)) => {
-            let choice = |(name, help): (String, String)| match help.is_empty() {
-                true => name,
-                false => format!("{name}\\t{}", quoted(&help)),
-            };
-            let choices: Vec<String> = choices.into_iter().map(choice).collect();
-            format!(" -x -a \"{}\"", choices.join(" "))
+            let list = chosen(choices, |name, help| format!("{name}\\t{}", quoted(help)));
+            format!(" -x -a \"{list}\"")
         }
         Some(_) => " -x".to_owned(),
     };
     format!("complete -c rlock {condition}{short}{long}{value} -d {}\n", quoted(&about(option)))
-}
-
-fn kind_if_any(option: &Arg) -> Option<Kind> {
-    takes_value(option).then(|| kind(option))
 }
 
 fn quoted(text: &str) -> String {

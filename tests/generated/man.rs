@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use clap::{Arg, Command};
 use rlock::exit::{self, Subcommands};
-use rlock::rules::servers::all as findings;
+use rlock::rules::servers::table as findings;
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
 use super::manual;
@@ -50,13 +50,19 @@ impl Page<'_> {
             page += &format!(".SH FINDINGS\n{}{}", filled(manual::FINDINGS), list(&findings));
         }
         page += &format!(".SH \"EXIT STATUS\"\n{}", list(&self.statuses()));
-        page += &format!(".SH ENVIRONMENT\n{}", list(&self.environment()));
-        page += &format!(".SH FILES\n{}", list(manual::FILES));
-        page += &format!(".SH EXAMPLES\n.EX\n{}\n.EE\n", escaped(&self.after_options().1));
-        if self.subcommand().is_none() {
-            page += &format!(".SH DIAGNOSTICS\n{}", paragraphs(manual::DIAGNOSTICS));
-        }
-        page += &format!(".SH SECURITY\n{}", paragraphs(manual::SECURITY));
+        let examples = escaped(&self.after_options().1);
+        let examples = format!(".SH EXAMPLES\n.EX\n{examples}\n.EE\n");
+        // What concerns all subcommands is on one page.
+        page += &match self.subcommand() {
+            None => format!(
+                ".SH ENVIRONMENT\n{}.SH FILES\n{}{examples}.SH DIAGNOSTICS\n{}.SH SECURITY\n{}",
+                list(&self.environment()),
+                list(manual::FILES),
+                paragraphs(manual::DIAGNOSTICS),
+                paragraphs(manual::SECURITY),
+            ),
+            Some(_) => format!("{examples}.SH ENVIRONMENT\n{}", filled(manual::ELSEWHERE)),
+        };
         page + &format!(".SH \"SEE ALSO\"\n{}\n", self.see_also())
     }
 
@@ -68,7 +74,7 @@ impl Page<'_> {
     /// All ways to call the command. The page of the program leaves the options to the other pages.
     fn synopsis(&self) -> String {
         let form = |command: &Command, options: &[String]| {
-            let words = positionals(command).map(in_synopsis);
+            let words = command.get_positionals().map(in_synopsis);
             let words: Vec<String> = options.iter().cloned().chain(words).collect();
             format!(".SY \"rlock {}\"\n{}\n.YS\n", command.get_name(), words.join("\n"))
         };
@@ -104,11 +110,9 @@ impl Page<'_> {
         headings.retain(|heading| seen.insert(*heading));
         // The program shows it last too.
         headings.sort_by_key(|heading| *heading == "Server");
-        let sections: String = headings
-            .into_iter()
-            .map(|heading| format!(".SS {heading}\n{}", of(Some(heading))))
-            .collect();
-        let positionals: String = positionals(self.command).map(entry).collect();
+        let section = |heading| format!(".SS {heading}\n{}", of(Some(heading)));
+        let sections: String = headings.into_iter().map(section).collect();
+        let positionals: String = self.command.get_positionals().map(entry).collect();
         let durations = paragraphs(&[&self.after_options().0]);
         format!(".SH OPTIONS\n{positionals}{}{sections}.SS Durations\n{durations}", of(None))
     }
@@ -139,9 +143,8 @@ impl Page<'_> {
 
     fn environment(&self) -> Vec<(String, String)> {
         let entries = manual::ENVIRONMENT.iter();
-        let entries = entries.filter(|(of, ..)| self.is_about(of));
         let mut entries: Vec<(String, String)> =
-            entries.map(|(_, names, text)| ((*names).into(), (*text).into())).collect();
+            entries.map(|(names, text)| ((*names).into(), (*text).into())).collect();
         let is_there =
             |variable: &String| entries.iter().any(|(names, _)| names.contains(variable));
         let defaults: Vec<String> =
@@ -153,8 +156,11 @@ impl Page<'_> {
 
     /// The variables that the help of an option names as its default.
     fn defaults(&self) -> Vec<String> {
-        let commands = [self.command].into_iter().chain(self.command.get_subcommands());
-        let help = commands.flat_map(Command::get_arguments).filter_map(Arg::get_help);
+        let help = self
+            .command
+            .get_subcommands()
+            .flat_map(Command::get_arguments)
+            .filter_map(Arg::get_help);
         let mut variables = Vec::new();
         for help in help.map(ToString::to_string) {
             let Some((_, rest)) = help.split_once("[env: ") else { continue };
@@ -186,10 +192,6 @@ impl Page<'_> {
             pages.map(|page| format!("\\fB{}\\fR(1)", escaped(page))).collect();
         pages.join(",\n")
     }
-}
-
-fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {
-    command.get_positionals()
 }
 
 /// The options for the synopsis, those of the server last. Options in one group, and options that all
@@ -242,10 +244,10 @@ fn in_synopsis(argument: &Arg) -> String {
 
 /// The entry of an argument in the list of options.
 fn entry(argument: &Arg) -> String {
-    let forms: Vec<String> = match argument.is_positional() {
-        true => vec![format!("\\fI{}\\fR", value(argument))],
-        false => names(argument).iter().map(|name| with_value(argument, name)).collect(),
-    };
+    let mut forms = Vec::from_iter(names(argument).iter().map(|name| with_value(argument, name)));
+    if argument.is_positional() {
+        forms.push(format!("\\fI{}\\fR", value(argument)));
+    }
     let short = argument.get_help().unwrap().to_string();
     let long = argument.get_long_help().map_or(short.clone(), ToString::to_string);
     let mut lines = long.split("\n\n");
@@ -272,10 +274,7 @@ fn with_value(option: &Arg, name: &str) -> String {
         return name;
     }
     let value = format!("\\fI{}\\fR", value(option));
-    match is_optional(option) {
-        true => format!("{name} [{value}]"),
-        false => format!("{name} {value}"),
-    }
+    if is_optional(option) { format!("{name} [{value}]") } else { format!("{name} {value}") }
 }
 
 fn list<T: AsRef<str>, U: AsRef<str>>(entries: &[(T, U)]) -> String {

@@ -1,6 +1,6 @@
 //! What the man pages say beside the command line.
 
-use rlock::exit::{ALL, Subcommands};
+use rlock::exit::Subcommands;
 
 /// The date on the pages, that of the release.
 pub(crate) const DATE: &str = "2026-11-23";
@@ -10,70 +10,58 @@ pub(crate) const DATE: &str = "2026-11-23";
 pub(crate) const DEFAULTS: &str =
     "Defaults for the options with these names. An empty value counts as unset.";
 
+/// The section of the pages of subcommands.
+pub(crate) const ELSEWHERE: &str = "See ENVIRONMENT, and also FILES and SECURITY, in rlock(1).";
+
 /// All other variables that rlock reads or sets.
-pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
+pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
     (
-        ALL,
         "RLOCK_URL",
         "Default for --url. Separate the servers of a quorum with spaces. Unlike --url, it does not \
          show a password to other users.",
     ),
-    (ALL, "RLOCK_PREFIX", "Default for --prefix. An empty value means an empty prefix."),
+    ("RLOCK_PREFIX", "Default for --prefix. An empty value means an empty prefix."),
     (
-        ALL,
         "RLOCK_USERNAME, RLOCK_PASSWORD",
         "Username and password for the server, unless the URL or --password-file contains them.",
     ),
     (
-        ALL,
         "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD, RLOCK_SENTINEL_PASSWORD_FILE",
         "Username, and password or password file, for the sentinels of a redis+sentinel:// URL.",
     ),
+    ("RLOCK_NAME", "Set by exec for its command, and by acquire --shell: the name of the lock."),
     (
-        &["exec", "acquire"],
-        "RLOCK_NAME",
-        "Set by exec for its command, and by acquire --shell: the name of the lock.",
-    ),
-    (
-        &["exec", "acquire", "renew", "release"],
         "RLOCK_TOKEN",
         "Set by exec for its command, and by acquire --shell; read by renew and release: the token of \
          the hold.",
     ),
     (
-        &["exec", "acquire"],
         "RLOCK_FENCE",
         "Set by exec for its command, and by acquire --shell: the fencing token. It is larger than \
          that of every earlier hold of the lock, so a resource can reject a holder that has lost \
-         the lock.",
+         the lock. After the server lost its data, or a day without use, it can be smaller if the \
+         clock of the server was set back meanwhile.",
     ),
     (
-        &["exec", "acquire"],
         "RLOCK_SLOT",
         "Set by exec for its command, and by acquire --shell, with --slots N: the slot number of the \
          holder, from 1 to N. Otherwise, it is unset.",
     ),
     (
-        &["exec", "acquire"],
         "RLOCK_HELD",
-        "Set by exec for its command, and by acquire --shell: all enclosing holds as key=token, the \
-         innermost last. exec and acquire read it to detect a lock that an enclosing command holds.",
+        "Set by exec for its command, and by acquire --shell: this hold and those of enclosing \
+         commands as KEY=TOKEN, separated by spaces, the innermost last. KEY is PREFIX plus NAME. exec \
+         and acquire read it to detect a lock that an enclosing command holds.",
     ),
+    ("LOGNAME, USER", "Name of the user that inspect shows. rlock uses the first one that is set."),
+    ("PATH", "Directories in which exec searches for the command."),
     (
-        &["exec", "acquire", "release"],
-        "LOGNAME, USER",
-        "Name of the user that inspect shows. rlock uses the first one that is set.",
-    ),
-    (&["exec"], "PATH", "Directories in which exec searches for the command."),
-    (
-        ALL,
         "SSL_CERT_FILE, SSL_CERT_DIR",
         "Certificate authorities to trust instead of those of the system, unless --tls-ca is given.",
     ),
-    (ALL, "XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
-    (&["inspect"], "COLUMNS", "Width of the list at a terminal, instead of the terminal's own."),
+    ("XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
+    ("COLUMNS", "Width of the list of inspect at a terminal, instead of the terminal's own."),
     (
-        &["inspect"],
         "NO_COLOR, TERM",
         "If NO_COLOR is set to a non-empty value, or TERM is unset or dumb, inspect does not use \
          color.",

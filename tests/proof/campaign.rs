@@ -73,42 +73,23 @@ fn campaign(kind: Kind) {
     assert!(complaints.is_empty(), "a promise is broken:\n{complaints}");
 }
 
-#[test]
-fn on_one_server() {
-    campaign(Kind::Server);
+/// A campaign on each of these kinds of servers.
+macro_rules! campaigns {
+    ($($name:ident: $kind:expr;)+) => {
+        $(#[test]
+        fn $name() {
+            campaign($kind);
+        })+
+    };
 }
 
-#[test]
-fn on_local_files() {
-    campaign(Kind::Files);
-}
-
-#[test]
-fn on_sentinel() {
-    campaign(Kind::Sentinel);
-}
-
-#[test]
-fn on_a_cluster() {
-    campaign(Kind::Cluster);
-}
-
-#[test]
-fn on_an_endpoint() {
-    campaign(Kind::Endpoint);
-}
-
-#[test]
-fn on_a_quorum() {
-    campaign(Kind::Quorum(3));
-}
-
-#[test]
-fn on_a_quorum_of_five() {
-    campaign(Kind::Quorum(5));
-}
-
-#[test]
-fn on_a_quorum_of_endpoints() {
-    campaign(Kind::QuorumOfEndpoints(3));
+campaigns! {
+    on_one_server: Kind::Server;
+    on_local_files: Kind::Files;
+    on_sentinel: Kind::Sentinel;
+    on_a_cluster: Kind::Cluster;
+    on_an_endpoint: Kind::Endpoint;
+    on_a_quorum: Kind::Quorum(3);
+    on_a_quorum_of_five: Kind::Quorum(5);
+    on_a_quorum_of_endpoints: Kind::QuorumOfEndpoints(3);
 }

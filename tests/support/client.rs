@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::{Finished, READY, Running, binary, run, without_settings};
+use super::{Finished, READY, Running, binary, run, until, without_settings};
 
 /// The settings, which are in the environment, and the words before the name of the program.
 #[derive(Clone)]
@@ -79,6 +79,14 @@ impl Client {
     #[track_caller]
     pub fn inspect(&self, name: &str) -> Value {
         self.run(&format!("inspect --json {name}")).json()["locks"][0].clone()
+    }
+
+    /// Waits until the hold of L is renewed.
+    #[track_caller]
+    pub fn sees_a_renewal(&self) {
+        let renewed = || self.inspect("L")["holders"][0]["renewed_at"].clone();
+        let before = renewed();
+        until("it is renewed", || renewed() != before && renewed().is_string());
     }
 
     /// Starts a worker in this directory, which takes turns in the lock until there is a file `stop`.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::server::options_of_a_replica;
 use super::{Server, until};
 
 /// A name that leads to one of two servers.
@@ -33,14 +32,13 @@ pub enum Old {
 impl Endpoint {
     /// The name leads to a master, which has a replica.
     pub fn start() -> Self {
-        Self::of(Server::on_tcp)
+        Self::of(|| Server::on_tcp(&[]))
     }
 
     /// The name leads to a master, which has a replica, both started like this.
-    pub fn of(start: impl Fn(&[&str]) -> Server) -> Self {
-        let master = start(&[]);
-        let [option, host, port] = options_of_a_replica(master.port());
-        let replica = start(&[&option, &host, &port]);
+    pub fn of(start: impl Fn() -> Server) -> Self {
+        let (master, replica) = (start(), start());
+        replica.follows(master.port());
         let directory = tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap();
         let endpoint = Self { master, replica, directory };
         endpoint.replicates();
@@ -82,14 +80,14 @@ impl Endpoint {
         self.master.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]);
         if self.replica.cli(&["ROLE"]).starts_with("slave") {
             self.replicates();
-            self.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+            self.replica.promote();
         }
         self.leads_to(&self.replica);
         match old {
             Old::WithoutReplicas => {
                 self.master.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
             }
-            Old::Demoted | Old::Cut => self.demote(),
+            Old::Demoted | Old::Cut => self.master.follows(self.replica.port()),
             Old::Master => {}
         }
         self.master.cli(&["CLIENT", "UNPAUSE"]);
@@ -98,14 +96,9 @@ impl Endpoint {
         }
     }
 
-    fn demote(&self) {
-        let [_, host, port] = options_of_a_replica(self.replica.port());
-        self.master.cli(&["REPLICAOF", &host, &port]);
-    }
-
     /// After a failover, the old master becomes the replica, if it is not yet.
     pub fn settle(&mut self) {
-        self.demote();
+        self.master.follows(self.replica.port());
         self.master.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
         std::mem::swap(&mut self.master, &mut self.replica);
     }

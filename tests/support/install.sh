@@ -1,8 +1,9 @@
 # shellcheck shell=sh
-# Installs missing programs on Debian and Ubuntu. Source it from sh or bash.
+# Checks what a build needs, and installs missing programs on Debian and Ubuntu. Source it from sh or bash.
+# The Makefile sets `caller`, the name in errors.
 
 die() {
-    printf '%s: %s\n' "${0##*/}" "$1" >&2
+    printf '%s: %s\n' "${caller:-${0##*/}}" "$1" >&2
     exit 1
 }
 
@@ -59,11 +60,27 @@ need() {
     esac
 }
 
-# Requires cargo, which rustup installs, and installs a linker.
+# need_rust checks that a Rust of the required version and a C compiler are there. It installs neither,
+# so that what is missing is said before anything else happens.
 need_rust() {
-    present cargo || PATH="${CARGO_HOME:-${HOME:-}/.cargo}/bin:$PATH"
-    present cargo || die "cargo not found; install Rust from https://rustup.rs"
-    need cc:gcc /usr/include/stdio.h:libc6-dev
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    # rustup may have installed it without changing PATH, and another cargo may be in its way.
+    recent_cargo || PATH="${CARGO_HOME:-${HOME:-}/.cargo}/bin:$PATH"
+    missing=
+    if ! present cargo; then
+        missing="Rust $wanted or later (https://rustup.rs)"
+    elif ! recent_cargo; then
+        found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2)
+        missing="Rust $wanted or later (https://rustup.rs; cargo here is ${found:-not usable})"
+    fi
+    printf '#include <stdio.h>\n' | cc -fsyntax-only -x c - 2>/dev/null ||
+        missing="${missing:+$missing, and }a C compiler (on Debian or Ubuntu: apt install gcc libc6-dev)"
+    [ -z "$missing" ] || die "install $missing"
+}
+
+recent_cargo() {
+    found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) && [ -n "$found" ] &&
+        [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ]
 }
 
 # need_target TARGET installs what cargo needs to build for a musl TARGET.

@@ -29,11 +29,21 @@ pub mod sentinels;
 pub mod server;
 pub mod trace;
 
-pub use client::Client;
-pub use limit::until;
+pub use acl::{rule, set_up};
+pub use client::{Client, took_turns};
+pub use cluster::Cluster;
+pub use compiled::STORM;
+pub use endpoint::{Endpoint, Old};
+pub use limit::{Process, Stream, limit, output_of, set_limit, until};
 pub use longer::LongerWait;
+pub use name::Name;
+pub use proxy::Proxy;
+pub use pty::{Terminal, bash, ends};
 pub use python::{python, yaml};
-pub use server::{Server, send_signal};
+pub use sandbox::{Refused, refuse};
+pub use sentinels::Service;
+pub use server::{Server, free_port, send_signal};
+pub use trace::{Paused, kill_at};
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -41,7 +51,6 @@ use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::LazyLock;
 
-use limit::{Process, Stream, output_of};
 use nix::libc;
 use rlock::rules::{Key, Prefix};
 use serde_json::Value;
@@ -428,6 +437,13 @@ impl Running {
         send_signal(self.pid(), signal);
     }
 
+    /// Sends a signal and waits for the end.
+    #[track_caller]
+    pub fn ends_by(self, signal: &str) -> Output {
+        self.signal(signal);
+        self.end()
+    }
+
     /// Closes stdin and waits for the end.
     #[track_caller]
     pub fn finish(mut self) -> Output {
@@ -488,6 +504,22 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
     run(&mut server.rlock([&["acquire"], options, &[name]].concat())).exits(0).out()
 }
 
+/// A server on which an exec holds the lock L until `finish`.
+#[track_caller]
+pub fn held(options: &[&str]) -> (Server, Running) {
+    let server = Server::start();
+    let holder = holder(&server, options, "L");
+    (server, holder)
+}
+
+/// A server on which the lock L is acquired, and its token.
+#[track_caller]
+pub fn acquired(options: &[&str]) -> (Server, String) {
+    let server = Server::start();
+    let token = acquire(&server, options, "L");
+    (server, token)
+}
+
 /// Whether the process has ended. A zombie counts as ended.
 pub fn is_gone(pid: &str) -> bool {
     let state = std::fs::read(format!("/proc/{pid}/stat"));
@@ -530,9 +562,7 @@ impl Server {
     /// Waits until L is renewed.
     #[track_caller]
     pub fn is_renewed(&self) {
-        let renewed = || self.inspect("L")["holders"][0]["renewed_at"].clone();
-        let before = renewed();
-        until("it is renewed", || renewed() != before && renewed().is_string());
+        Client::of(self.url()).sees_a_renewal();
     }
 }
 

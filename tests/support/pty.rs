@@ -81,6 +81,20 @@ impl Terminal {
         self.types(&format!("{line}\n"));
     }
 
+    /// Types keys, and waits until this text appears.
+    #[track_caller]
+    pub fn presses(&mut self, keys: &str, part: &str) -> String {
+        self.types(keys);
+        self.sees(part)
+    }
+
+    /// Types a line and Enter, and waits until this text appears.
+    #[track_caller]
+    pub fn answers(&mut self, line: &str, part: &str) -> String {
+        self.enters(line);
+        self.sees(part)
+    }
+
     /// Waits until this text appears, and returns everything up to its end.
     #[track_caller]
     pub fn sees(&mut self, part: &str) -> String {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::limit::{Process, output_of};
-use super::server::{binary, free_port, options_of_a_replica};
+use super::server::{binary, free_port};
 use super::{Server, until};
 
 pub struct Service {
@@ -27,10 +27,8 @@ impl Service {
     pub fn start(replicas: usize, options: &[&str], of_sentinels: &[&str]) -> Self {
         let mut servers = vec![Server::on_tcp(options)];
         let master = servers[0].port();
-        let of_a_replica = options_of_a_replica(master);
-        let of_a_replica = options.iter().copied().chain(of_a_replica.iter().map(String::as_str));
-        let of_a_replica: Vec<&str> = of_a_replica.collect();
-        servers.extend((0..replicas).map(|_| Server::on_tcp(&of_a_replica)));
+        servers.extend((0..replicas).map(|_| Server::on_tcp(options)));
+        servers[1..].iter().for_each(|replica| replica.follows(master));
         let directory = tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap();
         let ports = [(); 3].map(|()| free_port());
         let start = |port: u16| {
@@ -161,6 +159,7 @@ impl Service {
     /// Restarts a killed server as a replica of the master.
     pub fn start_as_replica(&mut self, port: u16) {
         let master = self.master_port();
-        self.server_mut(port).start_again_with(&options_of_a_replica(master));
+        let options = ["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()];
+        self.server_mut(port).start_again_with(&options);
     }
 }

@@ -152,6 +152,21 @@ impl Server {
         self.cli(&["EXISTS", &format!("rlock:{name}")]) == "1"
     }
 
+    /// Makes it a replica of the server on this port.
+    pub fn follows(&self, master: u16) {
+        self.cli(&["REPLICAOF", "127.0.0.1", &master.to_string()]);
+    }
+
+    /// Makes it a master.
+    pub fn promote(&self) {
+        self.cli(&["REPLICAOF", "NO", "ONE"]);
+    }
+
+    /// Whether its INFO contains this.
+    pub fn reports(&self, text: &str) -> bool {
+        self.cli(&["INFO"]).contains(text)
+    }
+
     /// Waits until the server has been up for more than `seconds`, because it rounds its uptime.
     pub fn await_uptime(&self, seconds: u64) {
         until("the server has been up for long enough", || {
@@ -221,10 +236,6 @@ fn socket(directory: &Path) -> PathBuf {
 
 pub fn binary() -> String {
     std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| "redis-server".into())
-}
-
-pub fn options_of_a_replica(master: u16) -> [String; 3] {
-    ["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.to_string()]
 }
 
 fn run_server(

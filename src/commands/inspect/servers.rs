@@ -2,14 +2,15 @@
 
 use super::screen::Screen;
 use crate::cli::InspectArgs;
-use crate::commands::output::{self, Document};
+use crate::commands::output;
 use crate::config::{ReadOnce, ServerSettings, lease};
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::inspect::json::object;
 use crate::inspect::servers::{documents, list, table};
 use crate::report::Report;
 use crate::rules::servers::findings;
-use crate::rules::{Failure, Subject, UserMessage, show};
+use crate::rules::{Failure, FailureKind, Subject, UserMessage, show};
 use crate::store::survey::ClientSettings;
 
 pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error> {
@@ -40,15 +41,17 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
     let failure = failures.next().flatten().cloned();
     let failure = failure.filter(|_| survey.servers.iter().all(|it| it.has_not_answered()));
     let is_denied = survey.servers.iter().all(|it| it.is_denied);
-    let failure = failure.map(|fault| match is_denied {
-        true => Error::Store(Failure::Misconfigured { fault, executed: false }),
-        false => Error::Store(Failure::Unavailable(fault)),
-    });
+    let kind = if is_denied { FailureKind::Misconfigured } else { FailureKind::Unavailable };
+    let failure = failure.map(|fault| Error::Store(Failure::new(kind, fault)));
     if options.json {
         let begin = failure.as_ref().map(|error| output::failure(None, error, error.exit()));
-        let [servers, listed] = documents(&survey, &findings).map(Some);
-        let begin = begin.unwrap_or_default();
-        output::document(&Document { servers, findings: listed, ..begin })?;
+        let [servers, findings] = documents(&survey, &findings);
+        output::document(object! {
+            #[serde(flatten)]
+            begin: begin,
+            servers: servers,
+            findings: findings,
+        })?;
     } else {
         let style = Screen::of_stdout().style();
         let table = if report.is_quiet() { String::new() } else { table(&survey, style) };

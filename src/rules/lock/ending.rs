@@ -156,31 +156,23 @@ mod tests {
     #[test]
     fn a_reason_tells_how_a_hold_ended_as_far_as_known() {
         let ago = Some(Duration::from_secs(5));
-        let by = || Operator { name: Some("ana@ci-3".into()), reason: Some("OPS-12".into()) };
+        let by = Operator { name: Some("ana@ci-3".into()), reason: Some("OPS-12".into()) };
+        let of = |ending, ago| Reason::new(Some(ending), ago, Operator::default());
+        let revoked = Reason::new(Some(Ending::Revoked), ago, by);
         for (reason, told, is_recorded) in [
-            (
-                Reason::new(Some(Ending::Released), ago, Operator::default()),
-                "was released 5s ago",
-                true,
-            ),
-            (Reason::new(Some(Ending::Released), None, Operator::default()), "was released", false),
-            (Reason::new(Some(Ending::Expired), None, Operator::default()), "expired", false),
-            (
-                Reason::new(Some(Ending::Revoked), ago, by()),
-                "was revoked by ana@ci-3 5s ago, reason: OPS-12",
-                true,
-            ),
+            (of(Ending::Released, ago), "was released 5s ago", true),
+            (of(Ending::Released, None), "was released", false),
+            (of(Ending::Expired, None), "expired", false),
+            (revoked, "was revoked by ana@ci-3 5s ago, reason: OPS-12", true),
             // Only the time of detection is known.
-            (Reason::new(Some(Ending::Deleted), ago, Operator::default()), "was deleted", true),
+            (of(Ending::Deleted, ago), "was deleted", true),
             (Reason::unknown(), "was forgotten by the server", false),
             (Reason::unknown().in_files(), "was deleted with its files", false),
         ] {
             assert_eq!(reason.to_string(), told);
             assert_eq!(reason.is_recorded(), is_recorded, "{told}");
-            assert_eq!(
-                reason.is_known(),
-                !told.contains("with its") && !told.contains("forgotten")
-            );
+            let is_unknown = told.contains("with its") || told.contains("forgotten");
+            assert_eq!(reason.is_known(), !is_unknown);
             assert_eq!(reason.is_released(), told.starts_with("was released"));
         }
         let line = Operator::from_stored("ana@ci-3\tOPS-12").to_string();

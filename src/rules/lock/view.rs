@@ -417,47 +417,29 @@ mod tests {
     #[test]
     fn a_message_names_the_holder_that_has_held_the_lock_for_longest() {
         use HoldState::{Cooling, Held, Revoked};
-        let foreign = |ttl| View { state: State::Foreign, ttl, ..View::default() };
+        let foreign = |ttl: Option<u64>| View {
+            state: State::Foreign,
+            ttl: ttl.map(Duration::from_secs),
+            ..View::default()
+        };
+        let waited_for = View { unlisted_waiters: 1, ..View::default() };
+        let three = held(slots(3), &[(5, Held), (2, Held), (6, Held)]);
+        let [revoked, cooling] = [Revoked, Cooling].map(|it| held(Mode::Exclusive, &[(0, it)]));
+        let beside_a_revoked_one = held(Mode::Shared, &[(0, Revoked), (5, Held)]);
         for (view, shown, age) in [
             (View::default(), "now free", None),
-            (
-                View { unlisted_waiters: 1, ..View::default() },
-                "about to be granted to an earlier waiter",
-                None,
-            ),
+            (waited_for, "about to be granted to an earlier waiter", None),
             (foreign(None), "held by another tool, whose key has no expiry", None),
-            (
-                foreign(Some(Duration::from_secs(3))),
-                "held by another tool, whose key expires in 3s",
-                None,
-            ),
+            (foreign(Some(3)), "held by another tool, whose key expires in 3s", None),
             (held(Mode::Exclusive, &[(0, Held)]), "held by WHO for 10s", Some(10)),
             (held(Mode::Shared, &[(5, Held)]), "shared by WHO for 5s", Some(5)),
-            (
-                held(slots(3), &[(5, Held), (2, Held), (6, Held)]),
-                "held by WHO for 8s, and 2 more (of 3 slots)",
-                Some(8),
-            ),
-            // One that still holds it comes first.
-            (
-                held(Mode::Shared, &[(0, Revoked), (5, Held)]),
-                "shared by WHO for 5s, and 1 more",
-                Some(5),
-            ),
-            (
-                held(Mode::Exclusive, &[(0, Revoked)]),
-                "held by WHO for 10s; revoked, free within 4s",
-                Some(10),
-            ),
-            (
-                held(Mode::Exclusive, &[(0, Cooling)]),
-                "released by WHO; kept for another 4s (--at-least)",
-                None,
-            ),
+            (three, "held by WHO for 8s, and 2 more (of 3 slots)", Some(8)),
+            (beside_a_revoked_one, "shared by WHO for 5s, and 1 more", Some(5)),
+            (revoked, "held by WHO for 10s; revoked, free within 4s", Some(10)),
+            (cooling, "released by WHO; kept for another 4s (--at-least)", None),
         ] {
             let who = ClientInfo::default().to_string();
-            let expected = shown.replace("WHO", &who);
-            assert_eq!(view.to_string(), expected);
+            assert_eq!(view.to_string(), shown.replace("WHO", &who));
             assert_eq!(view.age().map(|age| age.as_secs()), age, "{shown}");
         }
     }
@@ -465,20 +447,17 @@ mod tests {
     #[test]
     fn a_busy_message_says_why_a_request_that_seems_to_fit_does_not() {
         let others = |mode, unlisted_waiters| View { unlisted_waiters, ..held(mode, &[]) };
+        let (alone, shared) = (Mode::Exclusive, Mode::Shared);
         for (view, asked, told) in [
-            (others(Mode::Shared, 0), Mode::Exclusive, ""),
-            (others(Mode::Exclusive, 1), Mode::Shared, ""),
-            (others(Mode::Exclusive, 1), Mode::Exclusive, ""),
-            (others(Mode::Shared, 0), Mode::Shared, ""),
-            (others(Mode::Shared, 2), Mode::Shared, "; 2 already waiting"),
+            (others(shared, 0), alone, ""),
+            (others(alone, 1), shared, ""),
+            (others(alone, 1), alone, ""),
+            (others(shared, 0), shared, ""),
+            (others(shared, 2), shared, "; 2 already waiting"),
             (others(slots(2), 1), slots(2), "; 1 already waiting"),
             (others(slots(2), 1), slots(3), "; held with --slots 2, but requested with --slots 3"),
-            (
-                others(Mode::Exclusive, 0),
-                slots(3),
-                "; held exclusively, but requested with --slots 3",
-            ),
-            (View::default(), Mode::Shared, ""),
+            (others(alone, 0), slots(3), "; held exclusively, but requested with --slots 3"),
+            (View::default(), shared, ""),
         ] {
             assert_eq!(view.mismatch(asked), told, "{asked:?}");
         }

@@ -29,13 +29,11 @@ use std::mem::{discriminant, replace};
 use std::time::Duration;
 
 use super::majority::{grace_until, majority, needed_to_refuse};
-use super::member_state::{LastReply, MemberState, Members, UnderWay};
+use super::member_state::{MemberState, Members, UnderWay};
 use super::votes::Votes;
-use crate::rules::quorum::{Held, Nomination, Proposal, QuorumOp};
+use crate::rules::quorum::{Held, MemberAnswer, MemberRequest, Nomination, Proposal, QuorumOp};
 use crate::rules::servers::Run;
-use crate::rules::{
-    Answer, BackOff, Delivery, Failure, Instant, Mode, Request, ServerTime, Slot, Ticket, View,
-};
+use crate::rules::{Answer, BackOff, Delivery, Instant, Mode, Request, Slot, Ticket, View};
 
 /// How long a request that does not wait pauses before it asks again while no request has won.
 pub const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
@@ -51,27 +49,6 @@ pub struct Outgoing {
     /// Returned with the reply.
     pub round: u64,
     pub what: MemberRequest,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MemberRequest {
-    Ask(QuorumOp),
-    /// Wait for a message, up to this long.
-    Listen(Duration),
-}
-
-/// What a member replied.
-#[derive(Clone, Debug, Hash)]
-pub enum MemberAnswer {
-    Proposed(Proposal),
-    Answer(Answer),
-    /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
-    /// shows this time.
-    AheadOfClock(Duration, ServerTime),
-    /// A message, if the member nominates the request. `None` for any other message, or if the time
-    /// has passed.
-    Heard(Option<Nomination>),
-    Failed(Failure),
 }
 
 /// What comes next.
@@ -103,15 +80,12 @@ pub enum AttemptEnd {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptPhase {
-    Proposing {
+    /// The members are asked for a place in their queues, or for a hold.
+    Asking {
         since: Instant,
         majority_at: Option<Instant>,
-    },
-    Committing {
-        since: Instant,
-        majority_at: Option<Instant>,
-        held: Held,
-        raises: u32,
+        /// The hold, and how often its fencing token has been raised.
+        hold: Option<(Held, u32)>,
     },
     /// No request has won, and this one does not wait.
     Pausing {
@@ -142,7 +116,7 @@ pub struct Acquisition {
     pub started: Instant,
     pub undecided: BackOff,
     /// Whether a majority has answered in this attempt.
-    pub(crate) has_met: bool,
+    has_met: bool,
     /// A number below 2^16 that differs between requests: two that outbid each other leap differently.
     share: u64,
     /// What to send to the members now.
@@ -208,56 +182,46 @@ impl Acquisition {
         let before = state.under_way.take();
         state.run = run.or(state.run.take());
         let (mut is_news, mut is_stale, mut answered) = (false, false, round);
-        match reply {
+        match &reply {
             MemberAnswer::Heard(nominated) => {
                 (is_news, state.is_deaf) = (nominated.is_none(), false);
-                if let (LastReply::Proposed(proposal), true) =
+                if let (Some(MemberAnswer::Proposed(proposal)), true) =
                     (&mut state.last_reply, nominated.is_some())
                 {
-                    (proposal.nominated, proposal.sleep) = (nominated, NOMINATION_LASTS);
+                    (proposal.nominated, proposal.sleep) = (nominated.clone(), NOMINATION_LASTS);
                 }
             }
             MemberAnswer::Proposed(proposal) => {
                 (state.ticket, state.clock) = (Some(proposal.ticket), Some(proposal.view.now));
                 // A late answer with the agreed ticket is as good as a new one.
-                let is_proposing = matches!(self.phase, AttemptPhase::Proposing { .. });
+                let is_proposing = matches!(self.phase, AttemptPhase::Asking { hold: None, .. });
                 let is_agreed = self.ticket.is_none_or(|ticket| ticket == proposal.ticket);
                 is_stale = !is_agreed && round != self.round;
                 if is_proposing && is_agreed {
                     answered = self.round;
                 }
-                (state.last_reply, state.round) = (LastReply::Proposed(proposal), answered);
             }
-            MemberAnswer::Answer(Answer::Granted { fence, slot }) => {
-                (state.last_reply, state.round) = (LastReply::Granted((fence, slot)), round);
+            // It may accept the ticket on which the members have agreed since.
+            MemberAnswer::AheadOfClock(_, clock) => {
+                (is_stale, state.clock) = (round != self.round, Some(*clock));
             }
-            MemberAnswer::Answer(answer) => {
-                (state.last_reply, state.round) = (LastReply::Refused(answer), round)
-            }
-            MemberAnswer::AheadOfClock(by, clock) => {
-                // It may accept the ticket on which the members have agreed since.
-                is_stale = round != self.round;
-                state.clock = Some(clock);
-                (state.last_reply, state.round) = (LastReply::AheadOfClock(by), round);
-            }
-            MemberAnswer::Failed(failure) => {
-                // A member that does not let a request listen would end each sleep at once.
+            // A member that does not let a request listen would end each sleep at once.
+            MemberAnswer::Failed(_) => {
                 is_news = before == Some(UnderWay::Listening) && !replace(&mut state.is_deaf, true);
-                (state.last_reply, state.round) = (LastReply::Failed(failure), round);
             }
+            MemberAnswer::Answer(_) => {}
+        }
+        if !matches!(reply, MemberAnswer::Heard(_)) {
+            (state.last_reply, state.round) = (Some(reply), answered);
         }
         match self.phase {
             AttemptPhase::Resting { until } => {
                 let until = if is_news { now } else { until };
                 self.phase = AttemptPhase::Resting { until };
-                match is_stale {
-                    // Until the member knows the agreed ticket, it may keep other requests out.
-                    true => self.ask_to_propose(member),
-                    false => self.let_listen(member, now),
-                }
+                // Until the member knows the agreed ticket, it may keep other requests out.
+                if is_stale { self.ask(member) } else { self.let_listen(member, now) }
             }
-            AttemptPhase::Proposing { .. } if answered != self.round => self.ask_to_propose(member),
-            AttemptPhase::Committing { .. } if answered != self.round => self.ask_to_commit(member),
+            AttemptPhase::Asking { .. } if answered != self.round => self.ask(member),
             _ => {}
         }
         self.progress(now)
@@ -284,10 +248,12 @@ impl Acquisition {
     fn advance(&mut self, now: Instant) -> AttemptStep {
         loop {
             let next = match self.phase {
-                AttemptPhase::Proposing { since, majority_at } => {
+                AttemptPhase::Asking { since, majority_at, hold: None } => {
                     self.proposing(since, majority_at, now)
                 }
-                AttemptPhase::Committing { .. } => self.committing(now),
+                AttemptPhase::Asking { since, majority_at, hold: Some(hold) } => {
+                    self.committing(since, majority_at, hold, now)
+                }
                 AttemptPhase::Pausing { until } if now < until => Some(AttemptStep::Wait(until)),
                 AttemptPhase::Pausing { .. } => {
                     self.propose(now);
@@ -307,20 +273,30 @@ impl Acquisition {
         }
     }
 
-    fn ask(&mut self, member: usize, part: QuorumOp) {
-        let state = &mut self.members.0[member];
-        if let (LastReply::Proposed(proposal), QuorumOp::Propose(_)) = (&mut state.last_reply, part)
-        {
-            proposal.nominated = None;
-        }
+    /// Begins a round: asks every idle member for this hold, or for a place in its queue.
+    fn ask_all(&mut self, hold: Option<(Held, u32)>, now: Instant) {
+        self.round += 1;
+        self.phase = AttemptPhase::Asking { since: now, majority_at: None, hold };
+        (0..self.members.0.len()).for_each(|member| self.ask(member));
+    }
+
+    /// Asks a member, if it is idle, for what this round asks for; between rounds, for a place.
+    fn ask(&mut self, member: usize) {
+        let (round, state) = (self.round, &mut self.members.0[member]);
+        let (op, under_way) = match (&self.phase, &mut state.last_reply) {
+            (AttemptPhase::Asking { hold: Some((held, _)), .. }, _) => {
+                (QuorumOp::Commit(self.ticket, *held), UnderWay::Commit)
+            }
+            (_, last_reply) => {
+                if let Some(MemberAnswer::Proposed(proposal)) = last_reply {
+                    proposal.nominated = None;
+                }
+                (QuorumOp::Propose(self.ticket), UnderWay::Propose)
+            }
+        };
         if state.under_way.is_none() {
-            let commits = matches!(part, QuorumOp::Commit(..));
-            state.under_way = Some(if commits { UnderWay::Commit } else { UnderWay::Propose });
-            self.outgoing.push(Outgoing {
-                member,
-                round: self.round,
-                what: MemberRequest::Ask(part),
-            });
+            state.under_way = Some(under_way);
+            self.outgoing.push(Outgoing { member, round, what: MemberRequest::Ask(op) });
         }
     }
 
@@ -339,13 +315,13 @@ impl Acquisition {
 
     /// An answer that ends the request, because enough members gave it.
     fn refusal(&self) -> Option<AttemptEnd> {
-        let refused = || self.members.iter().filter_map(|state| state.refused(self.round));
+        let answers = || self.members.iter().filter_map(|state| state.answer(self.round));
         let is_final = |answer: &&Answer| {
-            let alike = refused().filter(|other| discriminant(*other) == discriminant(*answer));
+            let alike = answers().filter(|other| discriminant(*other) == discriminant(*answer));
             let needed = needed_to_refuse(answer, self.members.0.len());
             needed.is_some_and(|needed| alike.count() >= needed)
         };
-        refused().find(is_final).map(|answer| AttemptEnd::Refused(Box::new(answer.clone())))
+        answers().find(is_final).map(|answer| AttemptEnd::Refused(Box::new(answer.clone())))
     }
 
     /// The nominations of the request, if enough members nominate it.
@@ -372,22 +348,15 @@ impl Acquisition {
 
     /// How many members have not answered a request of this round or of an earlier one.
     fn open(&self) -> usize {
-        let is_open = |state: &&MemberState| {
-            matches!(state.under_way, Some(UnderWay::Propose | UnderWay::Commit))
-        };
-        self.members.iter().filter(is_open).count()
+        let is_open = |it: UnderWay| it != UnderWay::Listening;
+        self.members.iter().filter(|state| state.under_way.is_some_and(is_open)).count()
     }
 
     /// The members that still owe an answer to a proposal, so that no commit was sent to them.
     pub fn not_asked_to_commit(&self) -> Vec<usize> {
-        let is_asked_too_late =
-            |(_, state): &(usize, &MemberState)| state.under_way == Some(UnderWay::Propose);
-        self.members
-            .iter()
-            .enumerate()
-            .filter(is_asked_too_late)
-            .map(|(number, _)| number)
-            .collect()
+        let proposes =
+            |member: &usize| self.members.0[*member].under_way == Some(UnderWay::Propose);
+        (0..self.members.0.len()).filter(proposes).collect()
     }
 
     /// While the request sleeps, a member that does not nominate it listens for a message. One that
@@ -398,10 +367,10 @@ impl Acquisition {
         let state = &mut self.members.0[member];
         match &state.last_reply {
             _ if state.under_way.is_some() => {}
-            LastReply::Granted(_) | LastReply::Refused(_) if state.round != round => {
-                self.ask_to_propose(member);
-            }
-            LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
+            Some(MemberAnswer::Answer(_)) if state.round != round => self.ask(member),
+            Some(MemberAnswer::Proposed(Proposal { nominated: None, sleep, .. }))
+                if now < until =>
+            {
                 state.under_way = Some(UnderWay::Listening);
                 self.outgoing.push(Outgoing { member, round, what: MemberRequest::Listen(*sleep) });
             }

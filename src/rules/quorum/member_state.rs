@@ -6,23 +6,9 @@ use std::time::Duration;
 use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::rules::model::lock::{DAY, LONGEST_TTL};
-use crate::rules::quorum::{Held, Nomination, Proposal};
+use crate::rules::quorum::{Held, MemberAnswer, Nomination, Proposal};
 use crate::rules::servers::Run;
-use crate::rules::{Answer, Failure, Fence, Instant, ServerTime, Ticket, View};
-
-/// What a member answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LastReply {
-    #[default]
-    Nothing,
-    Proposed(Proposal),
-    Granted(Held),
-    /// A ticket or fencing token is so far ahead of its clock, more than a day, that it refuses.
-    AheadOfClock(Duration),
-    /// Any other answer. None of them is a grant.
-    Refused(Answer),
-    Failed(Failure),
-}
+use crate::rules::{Answer, Fence, Instant, ServerTime, Ticket, View};
 
 /// What is under way to a member. A member does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +25,7 @@ pub struct MemberState {
     pub(super) under_way: Option<UnderWay>,
     /// Whether the last attempt to listen to it failed.
     pub(super) is_deaf: bool,
-    pub last_reply: LastReply,
+    pub last_reply: Option<MemberAnswer>,
     /// The round in which it gave that.
     pub round: u64,
     /// The last ticket that it has given.
@@ -53,7 +39,7 @@ pub struct MemberState {
 impl MemberState {
     pub(super) fn proposal(&self) -> Option<&Proposal> {
         match &self.last_reply {
-            LastReply::Proposed(proposal) => Some(proposal),
+            Some(MemberAnswer::Proposed(proposal)) => Some(proposal),
             _ => None,
         }
     }
@@ -65,8 +51,8 @@ impl MemberState {
 
     /// The hold that the member has given in this round.
     pub(super) fn held(&self, round: u64) -> Option<Held> {
-        match self.last_reply {
-            LastReply::Granted(held) if self.round == round => Some(held),
+        match self.answer(round)? {
+            Answer::Granted { fence, slot } => Some((*fence, *slot)),
             _ => None,
         }
     }
@@ -74,11 +60,11 @@ impl MemberState {
     /// The last fencing token that the member has given, as far as known; 0 if there is none.
     pub(super) fn fence(&self) -> Fence {
         match &self.last_reply {
-            LastReply::Proposed(proposal) => {
+            Some(MemberAnswer::Proposed(proposal)) => {
                 let given = proposal.nominated.as_ref().map_or(0, |nominated| nominated.fence.0);
                 proposal.view.fence.unwrap_or(Fence(0)).max(Fence(given.saturating_sub(1)))
             }
-            LastReply::Granted((fence, _)) => *fence,
+            Some(MemberAnswer::Answer(Answer::Granted { fence, .. })) => *fence,
             _ => Fence(0),
         }
     }
@@ -88,29 +74,32 @@ impl MemberState {
         self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
     }
 
-    /// An answer of this round that is not a grant.
-    pub(super) fn refused(&self, round: u64) -> Option<&Answer> {
+    /// The answer of this round to the request: a grant, or what refuses it.
+    pub(super) fn answer(&self, round: u64) -> Option<&Answer> {
         match &self.last_reply {
-            LastReply::Refused(answer) if self.round == round => Some(answer),
+            Some(MemberAnswer::Answer(answer)) if self.round == round => Some(answer),
             _ => None,
         }
     }
 
     pub(super) fn has_failed(&self, round: u64) -> bool {
         self.round == round
-            && matches!(self.last_reply, LastReply::Failed(_) | LastReply::AheadOfClock(_))
+            && matches!(
+                self.last_reply,
+                Some(MemberAnswer::Failed(_) | MemberAnswer::AheadOfClock(..))
+            )
     }
 
     /// Whether the member has spoken in this round. One that listens has nothing to add.
     pub(super) fn has_spoken(&self, round: u64) -> bool {
-        self.round == round && self.last_reply != LastReply::Nothing
+        self.round == round && self.last_reply.is_some()
             || self.under_way == Some(UnderWay::Listening)
     }
 
     pub(super) fn view(&self) -> Option<&View> {
         match &self.last_reply {
-            LastReply::Proposed(proposal) => Some(&proposal.view),
-            LastReply::Refused(Answer::Busy(view)) => Some(view),
+            Some(MemberAnswer::Proposed(proposal)) => Some(&proposal.view),
+            Some(MemberAnswer::Answer(Answer::Busy(view))) => Some(view),
             _ => None,
         }
     }
@@ -216,7 +205,7 @@ impl Members {
             votes.asked[number] = true;
             votes.votes[number] = match &state.last_reply {
                 _ if !state.has_spoken(round) => None,
-                LastReply::Failed(failure) => Some(Err(failure.clone())),
+                Some(MemberAnswer::Failed(failure)) => Some(Err(failure.clone())),
                 _ => Some(Ok(())),
             };
         }
@@ -242,7 +231,7 @@ mod tests {
         for (deadline, longest) in [(60_000, Duration::from_secs(60)), (u64::MAX, week)] {
             let holder = Holder { deadline: ServerTime(deadline), ..Holder::default() };
             let view = View { holders: vec![holder], ..View::default() };
-            members.0[1].last_reply = LastReply::Refused(Answer::Busy(view));
+            members.0[1].last_reply = Some(MemberAnswer::Answer(Answer::Busy(view)));
             assert_eq!(members.longest_lease(Duration::from_secs(8)), longest);
         }
     }

@@ -14,20 +14,19 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
     let holders = views.iter().flat_map(|view| &view.holders);
-    let mut seen = grouped(holders, |holder| (&holder.id, holder.slot));
-    let most = seen.iter().map(Vec::len).max().unwrap_or(0);
-    seen.retain(|same| {
+    let mut listed = grouped(holders, |holder| (&holder.id, holder.slot));
+    let most = listed.iter().map(Vec::len).max().unwrap_or(0);
+    listed.retain(|same| {
         let count = same.len();
         count + unanswered >= majority(servers) || lenient && count == most
     });
-    let holders: Vec<Holder> = seen.iter().map(|same| combined(same, servers)).collect();
+    let holders: Vec<Holder> = listed.iter().map(|same| combined(same, servers)).collect();
     let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
     let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
     let is_foreign = !foreign.is_empty() && foreign.len() + unanswered > servers / 2;
-    let state = State::of(&holders).unwrap_or(match is_foreign || lenient && !foreign.is_empty() {
-        true => State::Foreign,
-        false => State::Free,
-    });
+    let is_foreign = is_foreign || lenient && !foreign.is_empty();
+    let other = if is_foreign { State::Foreign } else { State::Free };
+    let state = State::of(&holders).unwrap_or(other);
     let waiters = waiters(views);
     View {
         now,
@@ -93,22 +92,17 @@ fn unlisted(listed: usize, views: &[View], of: impl Fn(&View) -> (u64, u64)) -> 
 /// The waiters that most of the servers list. All servers order waiters with agreed tickets alike,
 /// so the mean positions give the same order.
 fn waiters(views: &[View]) -> Vec<Waiter> {
-    let mut all = Vec::<(Waiter, usize, usize)>::new();
-    for view in views {
-        for (position, waiter) in view.waiters.iter().enumerate() {
-            match all.iter_mut().find(|(other, ..)| other.id == waiter.id) {
-                Some((known, listings, positions)) => {
-                    known.since = known.since.min(waiter.since);
-                    *listings += 1;
-                    *positions += position;
-                }
-                None => all.push((waiter.clone(), 1, position)),
-            }
-        }
-    }
-    all.retain(|(_, listings, _)| *listings > views.len() / 2);
-    all.sort_by(|(_, one, here), (_, other, there)| (here * other).cmp(&(there * one)));
-    all.into_iter().map(|(waiter, ..)| waiter).collect()
+    let listed = views.iter().flat_map(|view| view.waiters.iter().enumerate());
+    let mut all = grouped(listed, |(_, waiter)| &waiter.id);
+    all.retain(|same| same.len() > views.len() / 2);
+    let positions = |same: &[(usize, &Waiter)]| same.iter().map(|(it, _)| it).sum::<usize>();
+    all.sort_by(|one, other| (positions(one) * other.len()).cmp(&(positions(other) * one.len())));
+    let earliest = |same: &[(usize, &Waiter)]| same.iter().map(|(_, it)| it.since).min();
+    let waiter = |same: &Vec<(usize, &Waiter)>| {
+        let first = same[0].1;
+        Waiter { since: earliest(same).unwrap_or(first.since), ..first.clone() }
+    };
+    all.iter().map(waiter).collect()
 }
 
 /// The history that most of the servers remember.
@@ -146,11 +140,11 @@ fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
 }
 
 /// One list for each key, with what each server reports.
-fn grouped<'v, T, K: PartialEq>(
-    reports: impl Iterator<Item = &'v T>,
-    key: impl Fn(&'v T) -> K,
-) -> Vec<Vec<&'v T>> {
-    let mut all = Vec::<Vec<&T>>::new();
+fn grouped<T: Copy, K: PartialEq>(
+    reports: impl Iterator<Item = T>,
+    key: impl Fn(T) -> K,
+) -> Vec<Vec<T>> {
+    let mut all = Vec::<Vec<T>>::new();
     for report in reports {
         match all.iter_mut().find(|same| key(same[0]) == key(report)) {
             Some(same) => same.push(report),

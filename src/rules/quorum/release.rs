@@ -56,7 +56,7 @@ mod tests {
             'r' => Some(Ok(Release::Released)),
             'u' => Some(Ok(Release::Unknown)),
             'n' => Some(Ok(Release::NotHeld(Reason::unknown()))),
-            'f' => Some(Err(Failure::Interrupted { sent: false })),
+            'f' => Some(Err(Failure::interrupted(Delivery::NotSent))),
             _ => None,
         };
         Votes { votes: answers.chars().map(vote).collect(), asked: vec![true; answers.len()] }

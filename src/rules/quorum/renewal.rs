@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::majority::{first_known, most_common};
 use super::votes::Votes;
 use crate::rules::quorum::Held;
-use crate::rules::{Failure, Reason, Renewal};
+use crate::rules::{Failure, FailureKind, Reason, Renewal};
 
 /// What the votes on a renewal mean.
 pub enum RenewalDecision {
@@ -68,7 +68,7 @@ pub fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
 /// without enough replicas.
 fn unconfirmed(votes: &Votes<Renewal>, mut lefts: Vec<Duration>) -> Option<Duration> {
     lefts.extend(votes.votes.iter().filter_map(|vote| match vote {
-        Some(Err(Failure::Unconfirmed { left, .. })) => *left,
+        Some(Err(Failure { kind: FailureKind::Unconfirmed { left }, .. })) => *left,
         _ => None,
     }));
     lefts.sort_unstable_by(|one, other| other.cmp(one));
@@ -93,18 +93,18 @@ fn has(renewal: &Renewal, held: Option<Held>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Fence, Slot, UserMessage};
+    use crate::rules::{Delivery, Fence, Slot, UserMessage};
 
     /// What each member answered: a digit for a renewal of that slot, for so many seconds, `u`
     /// without enough replicas, for 5 s at least, `n` not held, `f` failed, `-` nothing.
     fn votes(answers: &str) -> Votes<Renewal> {
         let vote = |answer: char| match answer {
             'u' => {
-                let (fault, left) = (UserMessage::new("0 of 1"), Some(Duration::from_secs(5)));
-                Some(Err(Failure::Unconfirmed { fault, left }))
+                let kind = FailureKind::Unconfirmed { left: Some(Duration::from_secs(5)) };
+                Some(Err(Failure::new(kind, UserMessage::new("0 of 1"))))
             }
             'n' => Some(Ok(Renewal::NotHeld(Reason::unknown()))),
-            'f' => Some(Err(Failure::Interrupted { sent: false })),
+            'f' => Some(Err(Failure::interrupted(Delivery::NotSent))),
             '-' => None,
             digit => {
                 let slot = digit.to_digit(10).and_then(Slot::new);

@@ -1,7 +1,8 @@
 //! What each member of a quorum answered to one request.
 
 use super::majority::{blocking, majority};
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::FailureKind::{NotHere, Unavailable};
+use crate::rules::{Delivery, Failure, FailureKind, UserMessage};
 
 /// The answers of all members to one request.
 pub struct Votes<T> {
@@ -65,33 +66,29 @@ impl<T> Votes<T> {
     pub fn too_few<'a>(&self, names: impl Iterator<Item = &'a str>, useful: usize) -> Failure {
         let (servers, required) = (self.servers(), self.majority());
         let lasting = self.votes.iter().filter_map(|vote| match vote {
-            Some(Err(Failure::Misconfigured { fault, executed })) => Some((fault, *executed)),
+            Some(Err(failure)) if failure.kind == FailureKind::Misconfigured => Some(failure),
             _ => None,
         });
         let lasting: Vec<_> = lasting.collect();
-        let mut failures = Vec::new();
-        for (name, vote) in names.zip(&self.votes) {
-            match vote {
-                Some(Ok(_)) => {}
-                Some(Err(failure)) => failures.push(failure.problem().to_owned()),
-                None => failures.push(format!("{name} did not answer")),
-            }
-        }
-        let why = failures.join("; ");
+        let failures = names.zip(&self.votes).filter_map(|(name, vote)| match vote {
+            Some(vote) => vote.as_ref().err().map(|failure| failure.problem().to_owned()),
+            None => Some(format!("{name} did not answer")),
+        });
+        let why = failures.collect::<Vec<_>>().join("; ");
         let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
         // If the other members are too few, waiting does not help: the user must fix one of these.
         if servers - lasting.len() < required {
-            let remedy = lasting.iter().find_map(|(fault, _)| fault.remedy()).unwrap_or_default();
-            let executed = lasting.iter().any(|(_, executed)| *executed);
-            let fault = UserMessage::new(what).with_remedy(remedy);
-            return Failure::Misconfigured { fault, executed };
+            let remedy = lasting.iter().find_map(|it| it.fault.remedy()).unwrap_or_default();
+            let failure = Failure::misconfigured(what, remedy);
+            let executed = lasting.iter().any(|failure| failure.maybe_executed());
+            return if executed { failure.but_maybe_executed() } else { failure };
         }
         // Prefer the failure of a server that may recover, and then one of a server that answers.
         let recovery = self.votes.iter().find_map(|vote| match vote {
-            Some(Err(Failure::Unavailable(fault) | Failure::NotHere(fault))) => fault.remedy(),
+            Some(Err(Failure { kind: Unavailable | NotHere, fault, .. })) => fault.remedy(),
             _ => None,
         });
-        let recovery = recovery.or_else(|| lasting.iter().find_map(|(fault, _)| fault.remedy()));
+        let recovery = recovery.or_else(|| lasting.iter().find_map(|it| it.fault.remedy()));
         let restore = || format!("restore {} of these servers", required.saturating_sub(useful));
         let fault =
             UserMessage::new(what).with_remedy(recovery.map_or_else(restore, str::to_owned));
@@ -102,7 +99,7 @@ impl<T> Votes<T> {
         if self.votes.iter().all(is_absent) {
             Failure::unreachable(fault, self.delivery())
         } else {
-            Failure::Unavailable(fault)
+            Failure::new(Unavailable, fault)
         }
     }
 }

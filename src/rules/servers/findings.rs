@@ -19,69 +19,242 @@ pub struct Finding {
     pub(crate) assumption: Option<u8>,
 }
 
-/// Looks at one server among all of them, or at all together.
+/// The word for a finding, where it comes from, and the remedy for a problem that has none. `%` in
+/// it is the server.
+type About = [&'static str; 3];
+
+/// The assumption that it breaks (0 if none), and the condition with its text.
+struct Row(About, u8, Find);
+
 enum Find {
-    Each(fn(&Survey, &Server) -> Vec<UserMessage>),
+    /// In all servers together.
     All(fn(&Survey) -> Option<String>),
+    /// In one among all of them.
+    Each(fn(&Survey, &Server) -> Option<String>),
+    /// The same, with any number of problems.
+    Many(fn(&Survey, &Server) -> Vec<UserMessage>),
 }
 
-use Find::{All, Each};
+const fn all(about: About, breaks: u8, find: fn(&Survey) -> Option<String>) -> Row {
+    Row(about, breaks, Find::All(find))
+}
 
-/// The word for a finding, the assumption that it breaks (0 if none), where it comes from, the
-/// condition with its text, and the remedy for a text that has none. `%` in it is the server.
-type Row = (&'static str, u8, &'static str, Find, &'static str);
+const fn each(about: About, breaks: u8, find: fn(&Survey, &Server) -> Option<String>) -> Row {
+    Row(about, breaks, Find::Each(find))
+}
+
+const fn many(about: About, breaks: u8, find: fn(&Survey, &Server) -> Vec<UserMessage>) -> Row {
+    Row(about, breaks, Find::Many(find))
+}
 
 /// All findings, the worst first: what stops all locks, then causes before their consequences.
 const ROWS: &[Row] = &[
-    ("no-lock", 0, TRYING, All(too_few_votes), "restore the servers below"),
-    ("unusable", 0, TRYING, Each(unusable), "check the server"),
-    ("refuses", 0, TRYING, Each(failed_steps), "check the server"),
-    ("not-checked", 0, "any question", Each(unanswered), "allow the question"),
-    ("replica", 6, INFO, Each(is_a_replica), "use the address of the master"),
-    ("writable-replica", 6, INFO, Each(writable_replica), "set replica-read-only yes"),
-    ("several-masters", 6, ADDRESSES, Each(several_masters), "let the name lead to one master"),
-    ("cluster-node", 6, INFO, Each(cluster_node), "use a redis+cluster:// URL"),
-    ("same-server", 0, INFO, Each(same_server), "list each server once"),
-    ("version", 0, INFO, Each(too_old), "use Redis 6.2 or later, or Valkey"),
-    ("cluster-down", 0, CLUSTER, Each(cluster_down), "run redis-cli --cluster check %"),
-    (
-        "cluster-slots",
+    // A majority must vote for a lock.
+    all(["no-lock", TRYING, "restore the servers below"], 0, |survey| {
+        let votes = |it: &&Server| {
+            let fails = |(step, result): &(&str, Result<_, _>)| {
+                ["acquire", "vote"].contains(step) && result.is_err()
+            };
+            let refuses = it.failure.is_some() || it.steps.iter().any(fails);
+            !refuses && too_young(survey, it).is_none() && same_server(survey, it).is_none()
+        };
+        let (all, can) = (members(survey).count(), members(survey).filter(votes).count());
+        let needed = majority(all);
+        (survey.is_quorum && can < needed).then(|| {
+            format!("no lock can be acquired: {can} of {all} servers can vote, {needed} are needed")
+        })
+    }),
+    // A replica that this host cannot ask may be healthy, and has its own row.
+    many(["unusable", TRYING, "check the server"], 0, |_, server| {
+        server.failure.iter().filter(|_| server.role != Role::Replica).cloned().collect()
+    }),
+    // Each different reason for which a client cannot do what it does. A replica refuses all of it,
+    // and has its own row.
+    many(["refuses", TRYING, "check the server"], 0, |_, server| {
+        let mut problems = Vec::<(Vec<&str>, &UserMessage)>::new();
+        let is_used = server.role == Role::Replica || !is_replica(server, true);
+        for (step, result) in server.steps.iter().filter(|_| is_used) {
+            let Err(why) = result else { continue };
+            match problems.iter_mut().find(|(_, other)| *other == why) {
+                Some((steps, _)) => steps.push(step),
+                None => problems.push((vec![step], why)),
+            }
+        }
+        let message = |(steps, why): (Vec<&str>, &UserMessage)| {
+            let is_all = steps.len() == server.steps.len();
+            let cannot = |why: &str| format!("cannot {}: {why}", steps.join(", "));
+            if is_all { why.clone() } else { why.clone().reworded(cannot) }
+        };
+        problems.into_iter().map(message).collect()
+    }),
+    // What the server refuses to tell, unless a client could not use it for the same reason.
+    many(["not-checked", "any question", "allow the question"], 0, |_, server| {
+        let is_told = |why: &UserMessage| {
+            server.steps.iter().any(|(_, step)| step.as_ref().is_err_and(|other| other == why))
+        };
+        server.unanswered.iter().filter(|why| !is_told(why)).cloned().collect()
+    }),
+    each(["replica", INFO, "use the address of the master"], 6, |_, it| {
+        when(it.role != Role::Replica && is_replica(it, true), "is a replica")
+    }),
+    each(["writable-replica", INFO, "set replica-read-only yes"], 6, |_, it| {
+        let problem = "is a replica that accepts writes, so two clients could hold one lock";
+        when(is_replica(it, false), problem)
+    }),
+    each(["several-masters", ADDRESSES, "let the name lead to one master"], 6, |_, it| {
+        let masters = it.behind.join(" and ");
+        (it.behind.len() > 1).then(|| format!("leads to several masters: {masters}"))
+    }),
+    each(["cluster-node", INFO, "use a redis+cluster:// URL"], 6, |_, it| {
+        let is_node = it.facts.text("cluster_enabled") == Some("1");
+        when(is_node && it.role == Role::Server, "is one node of a cluster")
+    }),
+    each(["same-server", INFO, "list each server once"], 0, same_server),
+    each(["version", INFO, "use Redis 6.2 or later, or Valkey"], 0, |_, it| {
+        let version = it.facts.text("redis_version")?;
+        let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+        let is_too_old = (numbers.next()?, numbers.next()?) < (6, 2);
+        is_too_old.then(|| format!("is Redis {version}"))
+    }),
+    each(["cluster-down", CLUSTER, "run redis-cli --cluster check %"], 0, |_, it| {
+        let state = it.facts.text("cluster_state").filter(|state| *state != "ok")?;
+        Some(format!("reports the cluster as '{state}'"))
+    }),
+    each(
+        ["cluster-slots", CLUSTER, "restore their servers, or assign them to others"],
         0,
-        CLUSTER,
-        Each(missing_slots),
-        "restore their servers, or assign them to others",
+        |_, it| {
+            let served = it.facts.number("cluster_slots_ok").filter(|served| *served < 16_384)?;
+            Some(format!("reaches {served} of 16384 hash slots"))
+        },
     ),
-    ("evicts", 1, INFO, Each(evicts), "set maxmemory-policy noeviction"),
-    ("no-append-only-file", 1, INFO, Each(no_append_only_file), "set appendonly yes"),
-    ("appendfsync", 1, CONFIG, Each(late_fsync), "set appendfsync always"),
-    ("few-replicas", 1, INFO, Each(few_replicas), "add a replica, or lower --min-replicas"),
-    ("many-replicas", 1, INFO, Each(many_replicas), "raise --min-replicas, or remove replicas"),
-    ("replica-lags", 1, INFO, Each(lagging_replicas), "check the replica and its network"),
-    ("replica-not-checked", 1, REPLICA, Each(unknown_replica), "let this host connect to it"),
-    ("replica-priority", 1, REPLICA, Each(priorities), "set one replica-priority on all of them"),
-    ("sentinels-disagree", 6, SENTINEL, Each(disagreeing_sentinel), CHECK_SENTINELS),
-    ("few-sentinels", 0, SENTINEL, All(few_sentinels), "run at least three sentinels"),
-    ("sentinel-quorum", 0, SENTINEL, Each(no_quorum), "restore the sentinels that do not answer"),
-    (
-        "cannot-vote",
-        0,
-        VOTE,
-        Each(too_young),
-        "wait, and restart or fail over one server at a time",
-    ),
-    ("clocks-apart", 2, TIME, Each(clocks_apart), "synchronize the clocks with NTP"),
-    ("two-servers", 0, URL, All(two_servers), "use three or five servers"),
-    ("same-host", 0, ADDRESSES, Each(same_host), "run each server of a quorum on its own host"),
-    ("memory", 0, INFO, Each(|_, it| near(it, MEMORY)), "raise maxmemory"),
-    ("connections", 0, INFO, Each(|_, it| near(it, CONNECTIONS)), "raise maxclients"),
-    ("slow", 4, TRYING, Each(slow), "raise --ttl, or use a closer server"),
-    ("idle-timeout", 0, CONFIG, Each(closes_idle_connections), "set timeout 0"),
-    ("certificate", 0, "TLS", Each(ending_certificates), "renew it"),
-    ("not-encrypted", 0, URL, Each(unencrypted), "use a rediss:// URL"),
-    ("network-file-system", 6, PLACE, Each(on_network), LOCAL_DISK),
-    ("cleaned", 7, PLACE, Each(cleaned), LOCAL_DISK),
-    ("writable-by-others", 7, PLACE, Each(writable_by_others), LOCAL_DISK),
-    ("tmpfs", 1, PLACE, Each(on_tmpfs), LOCAL_DISK),
+    each(["evicts", INFO, "set maxmemory-policy noeviction"], 1, |_, it| evicts_locks(&it.facts)),
+    each(["no-append-only-file", INFO, "set appendonly yes"], 1, |survey, it| {
+        when(is_kept(survey, it, "0"), "forgets locks in a restart")
+    }),
+    each(["appendfsync", CONFIG, "set appendfsync always"], 1, |survey, it| {
+        let fsync = it.facts.text("appendfsync").filter(|fsync| *fsync != "always")?;
+        is_kept(survey, it, "1")
+            .then(|| format!("may forget locks if its host fails (appendfsync {fsync})"))
+    }),
+    each(["few-replicas", INFO, "add a replica, or lower --min-replicas"], 1, |survey, it| {
+        let wanted = u64::from(survey.min_replicas) + 1;
+        let has = replicas_of_master(survey, it).filter(|has| *has < wanted)?;
+        Some(format!("has {has} of the {wanted} replicas that a failover requires"))
+    }),
+    // In a failover, both the old master and the new one could have enough of them.
+    each(["many-replicas", INFO, "raise --min-replicas, or remove replicas"], 1, |survey, it| {
+        let least = survey.min_replicas;
+        let has = replicas_of_master(survey, it).filter(|has| *has > 2 * u64::from(least))?;
+        let so = format!("so with --min-replicas {least}, two masters can grant a lock");
+        Some(format!("has {has} replicas, {so}"))
+    }),
+    many(["replica-lags", INFO, "check the replica and its network"], 1, |_, server| {
+        let problem = |Replica { host, port, state, lag }: Replica<'_>| match (state, lag) {
+            ("online", 0..LAG) => None,
+            ("online", lag) => {
+                Some(format!("has not heard from its replica {host}:{port} for {lag}s"))
+            }
+            _ => Some(format!("has a replica {host}:{port} that is not online ({state})")),
+        };
+        server.facts.replicas().filter_map(problem).map(UserMessage::new).collect()
+    }),
+    many(["replica-not-checked", REPLICA, "let this host connect to it"], 1, |_, server| {
+        let failure = server.failure.iter().filter(|_| server.role == Role::Replica);
+        let master = server.master.as_deref().unwrap_or_default();
+        let is_of = |why: &str| format!("replica of {master} was not checked: {why}");
+        failure.cloned().map(|it| it.reworded(is_of)).collect()
+    }),
+    // With different ones, Sentinel prefers a replica that may have received less. One with 0 is never
+    // promoted.
+    each(["replica-priority", REPLICA, "set one replica-priority on all of them"], 1, |all, it| {
+        let is_its = |other: &&Server| {
+            other.role == Role::Replica && other.master.as_ref() == Some(&it.name)
+        };
+        let replicas = all.servers.iter().filter(is_its);
+        let priorities = replicas.filter_map(|it| it.facts.number("slave_priority"));
+        let priorities = BTreeSet::from_iter(priorities.filter(|it| *it > 0));
+        let shown = Vec::from_iter(priorities.iter().map(u64::to_string)).join(" and ");
+        (priorities.len() > 1).then(|| format!("has replicas with replica-priority {shown}"))
+    }),
+    each(["sentinels-disagree", SENTINEL, CHECK_SENTINELS], 6, |survey, server| {
+        let mut sentinels = survey.servers.iter().filter(|it| it.role == Role::Sentinel);
+        let first = sentinels.find(|it| it.master.is_some())?;
+        let (master, named) = (server.master.as_ref()?, first.master.as_ref()?);
+        let is_same = master == named
+            || server.master_addresses.iter().any(|it| first.master_addresses.contains(it));
+        (server.role == Role::Sentinel && !is_same)
+            .then(|| format!("says that the master is {master}, but {} says {named}", first.name))
+    }),
+    all(["few-sentinels", SENTINEL, "run at least three sentinels"], 0, |survey| {
+        let number = |it: &Server| it.facts.number("num-other-sentinels");
+        let others = survey.servers.iter().find_map(number).filter(|others| *others < 2)?;
+        let few = if others == 0 { "one sentinel" } else { "two sentinels" };
+        Some(format!("the service has {few}"))
+    }),
+    each(["sentinel-quorum", SENTINEL, "restore the sentinels that do not answer"], 0, |_, it| {
+        let why = it.facts.text("no-quorum")?;
+        Some(format!("cannot start a failover, because too few sentinels answer: {why}"))
+    }),
+    each(["cannot-vote", VOTE, ONE_AT_A_TIME], 0, too_young),
+    each(["clocks-apart", TIME, "synchronize the clocks with NTP"], 2, |survey, server| {
+        let apart = |other: &Server| {
+            let apart = server.clock?.abs_diff(other.clock?);
+            let error = (server.round_trip()? + other.round_trip()?) / 2;
+            let is_far = apart.saturating_sub(error) >= survey.ttl.get();
+            is_far.then(|| {
+                format!("has a clock that differs from that of {} by {}", other.name, show(apart))
+            })
+        };
+        earlier(survey, server).chain(master_of(survey, server)).find_map(apart)
+    }),
+    all(["two-servers", URL, "use three or five servers"], 0, |survey| {
+        when(members(survey).count() == 2, "locks stop if one of two servers fails")
+    }),
+    // A server that answers and has no address has a Unix socket, on this host.
+    each(["same-host", ADDRESSES, "run each server of a quorum on its own host"], 0, |all, it| {
+        let is_shared = |other: &Server| {
+            other.addresses.iter().any(|address| it.addresses.contains(address))
+                || other.addresses.is_empty() && it.addresses.is_empty()
+        };
+        let answer = |other: &Server| other.failure.is_none() && it.failure.is_none();
+        let other = earlier(all, it).find(|other| answer(other) && is_shared(other))?;
+        Some(format!("is on the same host as {}", other.name))
+    }),
+    each(["memory", INFO, "raise maxmemory"], 0, |_, it| near(it, "used_memory", "maxmemory")),
+    each(["connections", INFO, "raise maxclients"], 0, |_, it| {
+        near(it, "connected_clients", "maxclients")
+    }),
+    // A lease must outlast several attempts to renew it.
+    each(["slow", TRYING, "raise --ttl, or use a closer server"], 4, |survey, it| {
+        let ttl = survey.ttl.get();
+        let took = show(it.slowest().filter(|took| *took > ttl / 10)?);
+        Some(format!("takes {took} for a request, too long for a TTL of {}", show(ttl)))
+    }),
+    each(["idle-timeout", CONFIG, "set timeout 0"], 0, |survey, it| {
+        let timeout = Duration::from_secs(it.facts.number("timeout")?);
+        let is_short = !timeout.is_zero() && timeout <= heartbeat(survey.ttl.get());
+        is_short.then(|| format!("closes connections that are idle for {}", show(timeout)))
+    }),
+    many(["certificate", "TLS", "renew it"], 0, |_, server| {
+        let told = |(what, left): &(&str, Duration)| format!("{what} expires in {}", show(*left));
+        server.certificates.iter().map(told).map(UserMessage::new).collect()
+    }),
+    each(["not-encrypted", URL, "use a rediss:// URL"], 0, |_, it| {
+        when(it.is_plain, "is reached over the network without TLS")
+    }),
+    each(["network-file-system", PLACE, LOCAL_DISK], 6, |_, it| {
+        Some(format!("is on a file system of {}", it.facts.text("network")?))
+    }),
+    each(["cleaned", PLACE, LOCAL_DISK], 7, |_, it| {
+        Some(format!("can be emptied by programs that clean {}", it.facts.text("cleaned")?))
+    }),
+    each(["writable-by-others", PLACE, LOCAL_DISK], 7, |_, it| {
+        it.facts.text("writable").map(str::to_owned)
+    }),
+    each(["tmpfs", PLACE, LOCAL_DISK], 1, |_, it| {
+        when(it.facts.text("tmpfs").is_some(), "is emptied by a reboot (tmpfs)")
+    }),
 ];
 
 /// Where findings come from.
@@ -98,14 +271,13 @@ const URL: &str = "the URL";
 const PLACE: &str = "the directory";
 
 /// The word for each finding, where it comes from, and its remedy unless the message has another.
-pub fn all() -> impl Iterator<Item = [&'static str; 3]> {
-    ROWS.iter().map(|(id, _, source, _, remedy)| [*id, *source, *remedy])
+pub fn table() -> impl Iterator<Item = [&'static str; 3]> {
+    ROWS.iter().map(|row| row.0)
 }
 
 const CHECK_SENTINELS: &str = "check the sentinels and their network";
 const LOCAL_DISK: &str = "use a directory on a local disk that only you or a group can write";
-const MEMORY: [&str; 3] = ["used_memory", "maxmemory", "maxmemory"];
-const CONNECTIONS: [&str; 3] = ["connected_clients", "maxclients", "maxclients"];
+const ONE_AT_A_TIME: &str = "wait, and restart or fail over one server at a time";
 
 /// The share of a limit, in percent, from which it counts as near.
 const NEAR: u64 = 85;
@@ -119,7 +291,7 @@ const LAG: u64 = 10;
 /// What keeps these servers from keeping the promises, the worst first.
 pub fn findings(survey: &Survey) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (id, assumption, _, find, remedy) in ROWS {
+    for Row([id, _, remedy], assumption, find) in ROWS {
         let mut add = |server: Option<&Server>, message: UserMessage| {
             findings.push(Finding {
                 id,
@@ -128,9 +300,13 @@ pub fn findings(survey: &Survey) -> Vec<Finding> {
                 assumption: Some(*assumption).filter(|number| *number > 0),
             });
         };
+        let servers = survey.servers.iter();
         match find {
-            All(find) => told(find(survey)).into_iter().for_each(|it| add(None, it)),
-            Each(find) => survey.servers.iter().for_each(|server| {
+            Find::All(find) => find(survey).into_iter().for_each(|it| add(None, it.into())),
+            Find::Each(find) => servers.for_each(|server| {
+                find(survey, server).into_iter().for_each(|it| add(Some(server), it.into()));
+            }),
+            Find::Many(find) => servers.for_each(|server| {
                 find(survey, server).into_iter().for_each(|it| add(Some(server), it));
             }),
         }
@@ -146,12 +322,8 @@ pub fn evicts_locks(facts: &Facts) -> Option<String> {
         .then(|| format!("may evict locks when its memory is full (maxmemory-policy {policy})"))
 }
 
-fn told<T: Into<String>>(problem: Option<T>) -> Vec<UserMessage> {
-    problem.map(UserMessage::new).into_iter().collect()
-}
-
-fn evicts(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(evicts_locks(&server.facts))
+fn when(is_so: bool, problem: &str) -> Option<String> {
+    is_so.then(|| problem.to_owned())
 }
 
 /// The servers of a quorum.
@@ -159,102 +331,9 @@ fn members(survey: &Survey) -> impl Iterator<Item = &Server> {
     survey.servers.iter().filter(|it| survey.is_quorum && it.role == Role::Server)
 }
 
-/// A majority must vote for a lock.
-fn too_few_votes(survey: &Survey) -> Option<String> {
-    let votes = |it: &&Server| {
-        let fails = |(step, result): &(&str, Result<_, _>)| {
-            ["acquire", "vote"].contains(step) && result.is_err()
-        };
-        let refuses = it.failure.is_some() || it.steps.iter().any(fails);
-        !refuses && too_young(survey, it).is_empty() && same_server(survey, it).is_empty()
-    };
-    let (all, can) = (members(survey).count(), members(survey).filter(votes).count());
-    let needed = majority(all);
-    (survey.is_quorum && can < needed).then(|| {
-        format!("no lock can be acquired: {can} of {all} servers can vote, {needed} are needed")
-    })
-}
-
-fn two_servers(survey: &Survey) -> Option<String> {
-    (members(survey).count() == 2).then(|| "locks stop if one of two servers fails".to_owned())
-}
-
-/// A replica that this host cannot ask may be healthy, and has its own row.
-fn unusable(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    server.failure.iter().filter(|_| server.role != Role::Replica).cloned().collect()
-}
-
-fn unknown_replica(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let failure = server.failure.iter().filter(|_| server.role == Role::Replica);
-    let master = server.master.as_deref().unwrap_or_default();
-    let is_of = |why: &str| format!("replica of {master} was not checked: {why}");
-    failure.cloned().map(|it| it.reworded(is_of)).collect()
-}
-
-/// What the server refuses to tell, unless a client could not use it for the same reason.
-fn unanswered(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_told = |why: &UserMessage| {
-        server.steps.iter().any(|(_, step)| step.as_ref().is_err_and(|other| other == why))
-    };
-    server.unanswered.iter().filter(|why| !is_told(why)).cloned().collect()
-}
-
-fn several_masters(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let several = (server.behind.len() > 1).then(|| server.behind.join(" and "));
-    told(several.map(|masters| format!("leads to several masters: {masters}")))
-}
-
-/// Each different reason for which a client cannot do what it does. A replica refuses all of it,
-/// and has its own row.
-fn failed_steps(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let mut problems: Vec<(Vec<&str>, &UserMessage)> = Vec::new();
-    let is_used = server.role == Role::Replica || !is_replica(server, true);
-    for (step, result) in server.steps.iter().filter(|_| is_used) {
-        let Err(why) = result else { continue };
-        match problems.iter_mut().find(|(_, other)| *other == why) {
-            Some((steps, _)) => steps.push(step),
-            None => problems.push((vec![step], why)),
-        }
-    }
-    let message = |(steps, why): (Vec<&str>, &UserMessage)| {
-        why.clone().reworded(|why| match steps.len() == server.steps.len() {
-            true => why.to_owned(),
-            false => format!("cannot {}: {why}", steps.join(", ")),
-        })
-    };
-    problems.into_iter().map(message).collect()
-}
-
-fn is_a_replica(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_used = server.role != Role::Replica && is_replica(server, true);
-    told(is_used.then_some("is a replica"))
-}
-
 fn is_replica(server: &Server, read_only: bool) -> bool {
     let is_read_only = server.facts.text("slave_read_only") != Some("0");
     server.facts.text("role") == Some("slave") && is_read_only == read_only
-}
-
-fn writable_replica(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(
-        is_replica(server, false)
-            .then_some("is a replica that accepts writes, so two clients could hold one lock"),
-    )
-}
-
-fn cluster_node(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_node = server.facts.text("cluster_enabled") == Some("1");
-    told((is_node && server.role == Role::Server).then_some("is one node of a cluster"))
-}
-
-fn cluster_down(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let state = server.facts.text("cluster_state").filter(|state| *state != "ok");
-    told(state.map(|state| format!("reports the cluster as '{state}'")))
-}
-
-fn missing_slots(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let served = server.facts.number("cluster_slots_ok").filter(|served| *served < 16_384);
-    told(served.map(|served| format!("reaches {served} of 16384 hash slots")))
 }
 
 /// Whether locks depend on the server's data, and this is whether it has an append-only file.
@@ -262,16 +341,6 @@ fn is_kept(survey: &Survey, server: &Server, append_only: &str) -> bool {
     // A server that is loading says that it has none.
     let is_loading = server.facts.text("loading") == Some("1");
     !survey.is_quorum && !is_loading && server.facts.text("aof_enabled") == Some(append_only)
-}
-
-fn no_append_only_file(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(is_kept(survey, server, "0").then_some("forgets locks in a restart"))
-}
-
-fn late_fsync(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let fsync = server.facts.text("appendfsync").filter(|_| is_kept(survey, server, "1"));
-    let fsync = fsync.filter(|fsync| *fsync != "always");
-    told(fsync.map(|it| format!("may forget locks if its host fails (appendfsync {it})")))
 }
 
 /// The servers of a quorum before this one.
@@ -286,42 +355,10 @@ fn master_of<'a>(survey: &'a Survey, replica: &Server) -> Option<&'a Server> {
     survey.servers.iter().find(|it| it.role != Role::Replica && it.name == *master)
 }
 
-fn same_server(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let run = server.facts.text("run_id");
-    let same = earlier(survey, server).find(|it| run.is_some() && it.facts.text("run_id") == run);
-    told(same.map(|other| format!("is the same server as {}", other.name)))
-}
-
-/// A server that answers and has no address has a Unix socket, on this host.
-fn same_host(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_shared = |other: &&Server| {
-        other.addresses.iter().any(|address| server.addresses.contains(address))
-            || other.addresses.is_empty() && server.addresses.is_empty()
-    };
-    let mut others = earlier(survey, server).filter(|other| other.failure.is_none());
-    let other = others.find(is_shared).filter(|_| server.failure.is_none());
-    told(other.map(|other| format!("is on the same host as {}", other.name)))
-}
-
-fn clocks_apart(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let apart = |other: &Server| {
-        let apart = server.clock?.abs_diff(other.clock?);
-        let error = (server.round_trip()? + other.round_trip()?) / 2;
-        let is_far = apart.saturating_sub(error) >= survey.ttl.get();
-        is_far.then(|| {
-            format!("has a clock that differs from that of {} by {}", other.name, show(apart))
-        })
-    };
-    told(earlier(survey, server).chain(master_of(survey, server)).find_map(apart))
-}
-
-fn too_old(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let is_too_old = |version: &&str| {
-        let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
-        numbers.next().zip(numbers.next()).is_some_and(|version| version < (6, 2))
-    };
-    let old = server.facts.text("redis_version").filter(is_too_old);
-    told(old.map(|version| format!("is Redis {version}")))
+fn same_server(survey: &Survey, server: &Server) -> Option<String> {
+    let run = server.facts.text("run_id")?;
+    let other = earlier(survey, server).find(|it| it.facts.text("run_id") == Some(run))?;
+    Some(format!("is the same server as {}", other.name))
 }
 
 /// The number of replicas of a master, if grants must reach some of them.
@@ -330,126 +367,19 @@ fn replicas_of_master(survey: &Survey, server: &Server) -> Option<u64> {
     server.replicas().filter(|_| is_master)
 }
 
-fn few_replicas(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let wanted = u64::from(survey.min_replicas) + 1;
-    let few = replicas_of_master(survey, server).filter(|has| *has < wanted);
-    told(few.map(|has| format!("has {has} of the {wanted} replicas that a failover requires")))
+fn too_young(survey: &Survey, server: &Server) -> Option<String> {
+    let (began, age) = server.began.filter(|(_, age)| *age < survey.ttl.get())?;
+    let rest = survey.ttl.get().saturating_sub(age);
+    Some(format!("{began} {} ago, and cannot vote for another {}", show(age), show_up(rest)))
 }
 
-/// In a failover, both the old master and the new one could have enough of them.
-fn many_replicas(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let least = survey.min_replicas;
-    let many = replicas_of_master(survey, server).filter(|has| *has > 2 * u64::from(least));
-    told(many.map(|has| {
-        format!("has {has} replicas, so with --min-replicas {least}, two masters can grant a lock")
-    }))
-}
-
-fn lagging_replicas(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let problem = |replica: Replica<'_>| {
-        let Replica { host, port, state, lag } = replica;
-        match (state, lag) {
-            ("online", 0..LAG) => None,
-            ("online", lag) => {
-                Some(format!("has not heard from its replica {host}:{port} for {lag}s"))
-            }
-            _ => Some(format!("has a replica {host}:{port} that is not online ({state})")),
-        }
-    };
-    server.facts.replicas().filter_map(problem).map(UserMessage::new).collect()
-}
-
-/// With different ones, Sentinel prefers a replica that may have received less. One with 0 is never
-/// promoted.
-fn priorities(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let of_server = |it: &&Server| it.master.as_ref() == Some(&server.name);
-    let replicas = survey.servers.iter().filter(|it| it.role == Role::Replica).filter(of_server);
-    let all = replicas.filter_map(|it| it.facts.number("slave_priority")).filter(|it| *it > 0);
-    let all = BTreeSet::from_iter(all);
-    let shown = Vec::from_iter(all.iter().map(u64::to_string)).join(" and ");
-    told((all.len() > 1).then(|| format!("has replicas with replica-priority {shown}")))
-}
-
-fn disagreeing_sentinel(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let mut sentinels = survey.servers.iter().filter(|it| it.role == Role::Sentinel);
-    let Some(first) = sentinels.find(|it| it.master.is_some()) else { return Vec::new() };
-    let is_same = server.master == first.master
-        || server.master_addresses.iter().any(|it| first.master_addresses.contains(it));
-    let other = server.master.as_ref().zip(first.master.as_ref());
-    let other = other.filter(|_| server.role == Role::Sentinel && !is_same);
-    told(other.map(|(master, named)| {
-        format!("says that the master is {master}, but {} says {named}", first.name)
-    }))
-}
-
-fn few_sentinels(survey: &Survey) -> Option<String> {
-    let number = |it: &Server| it.facts.number("num-other-sentinels");
-    let others = survey.servers.iter().find_map(number).filter(|others| *others < 2)?;
-    Some(format!("the service has {}", if others == 0 { "one sentinel" } else { "two sentinels" }))
-}
-
-fn no_quorum(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let why = server.facts.text("no-quorum");
-    told(why.map(|why| format!("cannot start a failover, because too few sentinels answer: {why}")))
-}
-
-fn too_young(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let young = server.began.filter(|(_, age)| *age < survey.ttl.get());
-    told(young.map(|(began, age)| {
-        let rest = survey.ttl.get().saturating_sub(age);
-        format!("{began} {} ago, and cannot vote for another {}", show(age), show_up(rest))
-    }))
-}
-
-fn near(server: &Server, [used, limit, what]: [&str; 3]) -> Vec<UserMessage> {
-    let numbers = server.facts.number(used).zip(server.facts.number(limit));
-    let share = numbers.and_then(|(used, limit)| used.checked_mul(100)?.checked_div(limit));
-    let told_share = |share: u64| match share {
-        0..=100 => format!("uses {share}% of its {what}"),
-        _ => format!("uses all of its {what}"),
-    };
-    told(share.filter(|share| *share >= NEAR).map(told_share))
-}
-
-/// A lease must outlast several attempts to renew it.
-fn slow(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let ttl = survey.ttl.get();
-    let slow = server.slowest().filter(|took| *took > ttl / 10);
-    told(slow.map(|took| {
-        format!("takes {} for a request, too long for a TTL of {}", show(took), show(ttl))
-    }))
-}
-
-fn closes_idle_connections(survey: &Survey, server: &Server) -> Vec<UserMessage> {
-    let timeout = server.facts.number("timeout").map(Duration::from_secs);
-    let short = timeout.filter(|it| !it.is_zero() && *it <= heartbeat(survey.ttl.get()));
-    told(short.map(|it| format!("closes connections that are idle for {}", show(it))))
-}
-
-fn ending_certificates(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let told = |(what, left): &(&str, Duration)| format!("{what} expires in {}", show(*left));
-    server.certificates.iter().map(told).map(UserMessage::new).collect()
-}
-
-fn unencrypted(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(server.is_plain.then_some("is reached over the network without TLS"))
-}
-
-fn on_network(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(server.facts.text("network").map(|kind| format!("is on a file system of {kind}")))
-}
-
-fn cleaned(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    let place = server.facts.text("cleaned");
-    told(place.map(|place| format!("can be emptied by programs that clean {place}")))
-}
-
-fn writable_by_others(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(server.facts.text("writable"))
-}
-
-fn on_tmpfs(_: &Survey, server: &Server) -> Vec<UserMessage> {
-    told(server.facts.text("tmpfs").map(|_| "is emptied by a reboot (tmpfs)"))
+fn near(server: &Server, used: &str, limit: &str) -> Option<String> {
+    let (used, most) = (server.facts.number(used)?, server.facts.number(limit)?);
+    match used.checked_mul(100)?.checked_div(most)? {
+        0..NEAR => None,
+        share @ ..=100 => Some(format!("uses {share}% of its {limit}")),
+        _ => Some(format!("uses all of its {limit}")),
+    }
 }
 
 #[cfg(test)]
@@ -494,7 +424,7 @@ mod tests {
             let row = page.lines().find(|line| line.starts_with(&format!("| {assumption} |")));
             let told = row.unwrap().rsplit('|').nth(1).unwrap();
             let named: Vec<&str> = told.split('`').skip(1).step_by(2).collect();
-            let breaks = ROWS.iter().filter(|row| row.1 == assumption).map(|row| row.0);
+            let breaks = ROWS.iter().filter(|row| row.1 == assumption).map(|row| row.0[0]);
             let mut breaks: Vec<&str> = breaks.collect();
             breaks.sort_by_key(|id| named.iter().position(|it| it == id));
             assert_eq!(named, breaks);

@@ -70,7 +70,7 @@ fn a_queued_waiter_survives_a_server_outage() {
     assert_eq!((notes, step), (away_still, WaitStep::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
     assert_eq!(notes.first(), Some(&Note::Back));
-    let lost = WaitStep::Withdraw(WaitEnd::LostWhileQueued(away.clone()));
+    let lost = WaitStep::Withdraw(WaitEnd::Failed(away.clone()));
     assert_eq!(waiter.on(WaitEvent::Woken(Err(away)), None, at(60_000)).1, lost);
 }
 
@@ -92,9 +92,9 @@ fn a_grant_counts_only_until_its_lease_expires() {
 fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
     let signal = Some(Stop::Signal(Signal::SIGTERM));
     let stopped = WaitEnd::Stopped(Stop::Signal(Signal::SIGTERM));
-    let unsent = answered(0, Err(Failure::Interrupted { sent: false }));
+    let unsent = answered(0, Err(Failure::interrupted(Delivery::NotSent)));
     assert_eq!(waiter(None).on(unsent, signal, at(1)).1, WaitStep::End(stopped.clone()));
-    let sent = answered(0, Err(Failure::Interrupted { sent: true }));
+    let sent = answered(0, Err(Failure::interrupted(Delivery::Pending)));
     assert_eq!(waiter(None).on(sent, signal, at(1)).1, WaitStep::Withdraw(stopped.clone()));
     let (_, step) = waiter(None).on(answered(0, queued(10)), signal, at(1));
     assert_eq!(step, WaitStep::Withdraw(stopped));
@@ -103,23 +103,7 @@ fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
 }
 
 #[test]
-fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() -> Result<(), String> {
-    let mut waiter = waiter(Some(100));
-    let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
-    assert_eq!(step, WaitStep::Sleep { at_most: Duration::from_millis(60), seen: None });
-    assert_eq!(waiter.on(WaitEvent::Woken(Ok(())), None, at(100)).1, ask());
-    let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
-    let WaitStep::Withdraw(end @ WaitEnd::TimedOut(_)) = step else {
-        return Err(format!("{step:?}"));
-    };
-    let (_, step) = waiter.on(WaitEvent::Withdrawn(end.clone(), Ok(())), None, at(102));
-    assert_eq!(step, WaitStep::End(end));
-    Ok(())
-}
-
-#[test]
-fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
--> Result<(), String> {
+fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last() {
     let holder = |id: &str, kind, state| Holder {
         id: id.into(),
         client: ClientInfo { kind, ..ClientInfo::default() },
@@ -153,14 +137,11 @@ fn a_waiter_reminds_the_server_of_holders_for_as_long_as_their_leases_may_last()
         let mut waiter = waiter(None);
         waiter.on(answered(0, Ok(queued)), None, at(1_000));
         let (_, step) = waiter.on(WaitEvent::Woken(Ok(())), None, at(4_000));
-        let WaitStep::Ask { seen: Some(seen), .. } = step else {
-            return Err(format!("{step:?}"));
-        };
+        let WaitStep::Ask { seen: Some(seen), .. } = step else { panic!("{step:?}") };
         assert_eq!(format!("{:?} {}", seen.left, seen.ids.join(" ")), told);
     }
     assert_eq!(heartbeat(Duration::from_secs(6)), Duration::from_secs(2));
     assert_eq!(heartbeat(Duration::from_secs(60)), Duration::from_secs(10));
-    Ok(())
 }
 
 #[test]
@@ -211,14 +192,14 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     // Nor does a waiter that has slept too long know of a fault.
     let mut starved = waiter(Some(2_000));
     starved.on(answered(0, queued(10_000)), None, at(1));
-    let woken = WaitEvent::Woken(Err(Failure::Interrupted { sent: false }));
+    let woken = WaitEvent::Woken(Err(Failure::interrupted(Delivery::NotSent)));
     assert_eq!(starved.on(woken, None, at(2_600)).1, WaitStep::Withdraw(timed_out()));
     // A server that did not end the sleep has stopped answering.
     let mut frozen = waiter(Some(2_000));
     frozen.on(answered(0, queued(10_000)), None, at(1));
     let lost = unreachable(Delivery::Pending);
     let step = frozen.on(WaitEvent::Woken(Err(lost.clone())), None, at(2_500)).1;
-    assert_eq!(step, WaitStep::Withdraw(WaitEnd::LostWhileQueued(lost)));
+    assert_eq!(step, WaitStep::Withdraw(WaitEnd::Failed(lost)));
     // Too little time is left for a sleep.
     let mut slower = waiter(Some(2_000));
     let (_, step) = slower.on(answered(0, queued(10_000)), None, at(1_500));
@@ -226,28 +207,24 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
 }
 
 #[test]
-fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
+fn a_waiter_that_was_not_running_blames_no_server() {
     let not_running = |time: &str| {
         let why = "(suspended, or the host was overloaded)";
         format!("rlock was not running for at least {time} {why}")
     };
     let start = || waiter(Some(2_000)).with_start_until(Some(at(2_000)), at(0));
-    let silent = || answered(0, Err(Failure::Interrupted { sent: true }));
+    let silent = || answered(0, Err(Failure::interrupted(Delivery::Pending)));
     for (now, problem) in
         [(9_000, "no answer within the wait limit".to_owned()), (20_000, not_running("10s"))]
     {
         let (notes, step) = start().on(silent(), None, at(now));
-        let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else {
-            return Err(format!("{step:?}"));
-        };
+        let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else { panic!("{step:?}") };
         assert_eq!((failure.problem(), notes), (&*problem, vec![]));
     }
     // The reply came too late for its lease, but not from the server.
     let mut late = waiter(None).with_start_until(None, at(0));
     let (_, step) = late.on(answered(0, granted()), None, at(60_000));
-    let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else {
-        return Err(format!("{step:?}"));
-    };
+    let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else { panic!("{step:?}") };
     assert_eq!(failure.to_string(), not_running("22s"));
     // After a sleep that was too long, whatever the server answers.
     let told = |now: u64| {
@@ -262,5 +239,4 @@ fn a_waiter_that_was_not_running_blames_no_server() -> Result<(), String> {
     };
     assert_eq!(told(18_000), Vec::<String>::new());
     assert_eq!(told(60_000), [not_running("42s")]);
-    Ok(())
 }

@@ -146,7 +146,7 @@ impl Directory {
         };
         let what = format!("cannot create {}: {why}", self.path.display());
         Err(match (self.failure(&error), parent) {
-            (failure @ Failure::Unavailable(_), _) => failure.reworded(|_| what),
+            (failure, _) if failure.is_transient() => failure.reworded(|_| what),
             (_, Some(_)) => Failure::misconfigured(what, "create it, or correct the URL"),
             _ => Failure::misconfigured(what, NAME_ANOTHER),
         })

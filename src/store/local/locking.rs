@@ -12,7 +12,7 @@ use nix::sys::stat::FileStat;
 use rustix::fs::{FlockOperation, flock};
 
 use super::directory::LockPaths;
-use crate::rules::{Delivery, Failure, Instant, SystemCall, UserMessage};
+use crate::rules::{Delivery, Failure, FailureKind, Instant, SystemCall, UserMessage};
 use crate::store::blocking::{pause, received};
 use crate::store::denial;
 use crate::store::wire::{Limit, note_answer};
@@ -79,8 +79,9 @@ pub(super) fn lock(
     let mut why = busy();
     let locking = loop {
         match lock_current(paths, access, FlockOperation::NonBlockingLockExclusive) {
-            Err(Failure::Unreachable { .. }) if Instant::now() < limit.until => {}
-            Err(Failure::Unreachable { .. }) => return Err(why),
+            Err(failure) if !failure.is_unreachable() => return Err(failure),
+            Err(_) if Instant::now() < limit.until => {}
+            Err(_) => return Err(why),
             done => return done,
         }
         if let Some(turn) = WaitingTurn::take() {
@@ -95,7 +96,7 @@ pub(super) fn lock(
         pause(PAUSE, limit.interrupt)?;
     };
     let locked = received(&locking, limit.interrupt, limit.until);
-    locked.map_err(|_| Failure::Interrupted { sent: false })?.unwrap_or_else(|| Err(busy()))
+    locked.map_err(|_| Failure::interrupted(Delivery::NotSent))?.unwrap_or_else(|| Err(busy()))
 }
 
 /// Locks the state on another thread.
@@ -116,7 +117,7 @@ fn wait_in_queue(
 fn busy() -> Failure {
     let fault = UserMessage::new("other processes have kept the lock file locked for too long");
     let fault = fault.with_remedy("check whether one of them is stopped");
-    Failure::unreachable(fault, Delivery::NotSent)
+    Failure::new(FailureKind::Unreachable, fault)
 }
 
 /// Opens the state and locks it. Starts over if another file has become the state meanwhile.

@@ -4,17 +4,19 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
-use super::Quorum;
-use super::cannot_query;
 use super::member::{Member, MemberReply};
 use super::member_store::MemberStore;
+use super::{Granted, Quorum, cannot_query};
 use crate::report::Diagnostic;
+use crate::rules::FailureKind::{Interrupted, Misconfigured, Unavailable};
 use crate::rules::quorum::{
     Acquisition, AttemptEnd, AttemptStep, MemberAnswer, MemberRequest, Nomination, Outgoing,
-    Proposal, QuorumOp,
+    Proposal, QuorumOp, majority,
 };
 use crate::rules::servers::Run;
-use crate::rules::{Answer, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show};
+use crate::rules::{
+    Answer, Delivery, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show,
+};
 use crate::store::blocking::received;
 use crate::store::{Interrupt, Store, attempt_number, repeated};
 use crate::system::channel::{Receiver, Sender, channel};
@@ -62,7 +64,7 @@ impl Quorum {
         let end = self.carry_out(&mut attempt, request, outgoing, step, interrupt);
         let result = match end {
             Ok(AttemptEnd::Granted(held)) => {
-                self.granted(request, held);
+                self.granted = Some(Granted { request: request.clone(), held, at: Instant::now() });
                 // The hold survives the loss of another minority only if these have it too.
                 self.restore(&request.token, None, &attempt.acquisition.not_asked_to_commit());
                 Ok(Answer::Granted { fence: held.0, slot: held.1 })
@@ -74,15 +76,15 @@ impl Quorum {
                 {
                     self.diagnostics.push(Diagnostic::Warning(fault.problem().to_owned()));
                 }
-                let obstacle = obstacle.map(Failure::Unavailable);
+                let obstacle = obstacle.map(|fault| Failure::new(Unavailable, fault));
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle })
             }
             Ok(AttemptEnd::Refused(answer)) => Ok(*answer),
             Ok(AttemptEnd::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
             // Only a sleep ends like this, and this is an attempt.
-            Ok(AttemptEnd::Woken) => Err(Failure::Interrupted { sent: true }),
+            Ok(AttemptEnd::Woken) => Err(Failure::interrupted(Delivery::Pending)),
             // The members have had all the time that there is.
-            Err(Failure::Interrupted { .. }) if is_over(interrupt) => {
+            Err(failure) if failure.kind == Interrupted && is_over(interrupt) => {
                 let useful = attempt.acquisition.votes().count(|()| true);
                 Err(self.too_few_for(&attempt, useful))
             }
@@ -91,7 +93,7 @@ impl Quorum {
         let names = self.members.iter().map(Member::name);
         let wrong = attempt.acquisition.wrong_clocks(names, false);
         for (number, fault) in wrong.into_iter().filter(|_| result.is_ok()) {
-            let failure = Failure::Misconfigured { fault, executed: false };
+            let failure = Failure::new(Misconfigured, fault);
             self.report(number, Err(failure), Vec::new());
         }
         let is_known = attempt.acquisition.may_be_known();
@@ -142,14 +144,11 @@ impl Quorum {
             let reply = received(&attempt.replies, interrupt, until)?;
             let now = Instant::now();
             (outgoing, step) = match reply {
-                Some(MemberReply { number, answer: Ok((round, reply, run)), diagnostics }) => {
+                Some(MemberReply { number, answer: (round, reply, run), diagnostics }) => {
                     self.observe(number, &reply, diagnostics);
                     attempt.acquisition.replied(number, round, reply, run, now)
                 }
-                // `send` reports failures as replies.
-                Some(MemberReply { answer: Err(_), .. }) | None => {
-                    attempt.acquisition.progress(now)
-                }
+                None => attempt.acquisition.progress(now),
             };
         }
     }
@@ -193,7 +192,7 @@ impl Quorum {
         let names = self.members.iter().map(Member::name);
         let young = attempt.acquisition.too_young(names, Instant::now());
         let servers = self.members.len();
-        if servers - young.len() >= self.majority() {
+        if servers - young.len() >= majority(servers) {
             return None;
         }
         let why: Vec<&str> = young.iter().map(|(_, fault)| fault.problem()).collect();
@@ -207,24 +206,24 @@ impl Quorum {
         let acquisition = &attempt.acquisition;
         if let Some(fault) = self.duplicate() {
             self.has_reported_duplicate = true;
-            return Failure::Misconfigured { fault, executed: false };
+            return Failure::new(Misconfigured, fault);
         }
         if let Some(fault) = self.too_young(attempt) {
-            return Failure::Unavailable(fault);
+            return Failure::new(Unavailable, fault);
         }
         let mut votes = acquisition.votes();
         let names = || self.members.iter().map(Member::name);
         for (number, fault) in acquisition.too_young(names(), Instant::now()) {
-            votes.votes[number] = Some(Err(Failure::Unavailable(fault)));
+            votes.votes[number] = Some(Err(Failure::new(Unavailable, fault)));
         }
         let wrong = acquisition.wrong_clocks(names(), true);
         for (number, fault) in &wrong {
-            let failure = Failure::Misconfigured { fault: fault.clone(), executed: false };
+            let failure = Failure::new(Misconfigured, fault.clone());
             votes.votes[*number] = Some(Err(failure));
         }
         match (self.too_few(useful, &votes), wrong.into_iter().next()) {
-            (Failure::Misconfigured { executed, .. }, Some((_, fault))) => {
-                Failure::Misconfigured { fault, executed }
+            (failure, Some((_, fault))) if failure.kind == Misconfigured => {
+                Failure { fault, ..failure }
             }
             (failure, _) => failure,
         }
@@ -251,7 +250,9 @@ fn send(
         let reply = match what {
             MemberRequest::Ask(op) => ask(store, &request, op, attempt, interrupt),
             MemberRequest::Listen(at_most) => {
-                store.hear_nomination(&request, at_most, interrupt).map(MemberAnswer::heard)
+                let is_possible = |it: &Nomination| (Fence(1)..TOO_LARGE).contains(&it.fence);
+                let heard = store.hear_nomination(&request, at_most, interrupt);
+                heard.map(|nominated| MemberAnswer::Heard(nominated.filter(is_possible)))
             }
         };
         let voted = reply.and_then(|reply| {
@@ -259,8 +260,8 @@ fn send(
             Ok((reply, run))
         });
         let (reply, run) = voted
-            .unwrap_or_else(|failure| (MemberAnswer::Failed(failure), store.server_run().cloned()));
-        Ok((round, reply, run))
+            .unwrap_or_else(|failure| (MemberAnswer::Failed(failure), store.topology.run.clone()));
+        (round, reply, run)
     });
 }
 
@@ -273,7 +274,7 @@ fn ask(
 ) -> Result<MemberAnswer, Failure> {
     let reply = repeated(attempt, store.patience(), |attempt| {
         Ok(match store.vote(request, op, attempt, interrupt)? {
-            Continue(place) => Some(MemberAnswer::Proposed(place)),
+            Continue(proposal) => Some(MemberAnswer::Proposed(proposal)),
             Break(Verdict::Answer(answer)) => Some(MemberAnswer::Answer(answer)),
             Break(Verdict::AheadOfClock { ahead, now }) => {
                 Some(MemberAnswer::AheadOfClock(ahead, now))
@@ -283,20 +284,14 @@ fn ask(
     })?;
     let fence = match &reply {
         MemberAnswer::Answer(Answer::Granted { fence, .. }) => Some(*fence),
-        MemberAnswer::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),
+        MemberAnswer::Proposed(proposal) => proposal.nominated.as_ref().map(|it| it.fence),
         _ => None,
     };
     if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
         // Neither a clock nor counting can have reached it, so the data is damaged.
-        let server = store.endpoint();
+        let server = store.topology.endpoint();
         let what = format!("fencing token {fence} on {server} exceeds 2^53");
         return Err(Failure::misconfigured(what, "when the lock is free, delete its keys there"));
     }
     Ok(reply)
-}
-
-impl MemberAnswer {
-    fn heard(nominated: Option<Nomination>) -> Self {
-        Self::Heard(nominated.filter(|it| (Fence(1)..TOO_LARGE).contains(&it.fence)))
-    }
 }

@@ -22,7 +22,7 @@ use crate::system::wakeup::Wakeup;
 
 pub(super) struct MemberReply<T> {
     pub(super) number: usize,
-    pub(super) answer: Result<T, Failure>,
+    pub(super) answer: T,
     /// Messages about the member's server.
     pub(super) diagnostics: Vec<Diagnostic>,
 }
@@ -88,13 +88,13 @@ impl Member {
         &self,
         number: usize,
         replies: &Sender<MemberReply<T>>,
-        request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
+        request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> T + Send + 'static,
     ) {
         let (replies, run) = (replies.clone(), Arc::clone(&self.run));
         self.queue(move |store, unfinished, interrupt| {
             let answer = request(store, interrupt);
             if let Ok(mut run) = run.lock() {
-                *run = store.server_run().cloned();
+                run.clone_from(&store.topology.run);
             }
             let reply = MemberReply { number, answer, diagnostics: store.diagnostics() };
             // Before the reply, so that its reader finds the member idle.
@@ -109,7 +109,7 @@ impl Member {
         self.withdraw();
         self.queue(move |store, unfinished, _| {
             // The end of the process does not cut it short.
-            store.set_withdrawal(None);
+            store.topology.withdrawal = None;
             act(store);
             unfinished.fetch_sub(1, Ordering::SeqCst);
         });
@@ -129,7 +129,7 @@ impl Member {
         let (unfinished, idle) = (Arc::clone(&self.unfinished), self.idle.clone());
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
-            store.set_withdrawal(withdrawal.clone());
+            store.topology.withdrawal.clone_from(&withdrawal);
             let interrupt = withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
             act(store, &unfinished, interrupt);
             idle.wake();

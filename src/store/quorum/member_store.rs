@@ -10,8 +10,7 @@ use crate::rules::{Answer, Failure, Key, Outcome, Request, Ticket, Token, Verdic
 use crate::store::Interrupt;
 use crate::store::server::topology::Topology;
 use crate::store::server::{Node, RedisStore, scripts};
-use crate::store::wire::{Endpoint, Value};
-use crate::system::wakeup::Wakeup;
+use crate::store::wire::Value;
 
 /// The key of the mark of a promoted server, beside all locks with a prefix.
 pub(in crate::store) const PROMOTED: &str = "promoted";
@@ -65,24 +64,9 @@ impl<T: Topology> RedisStore<T> {
 }
 
 impl MemberStore {
-    /// The run of the server program that answered last; `None` before the first answer, and
-    /// without `Probe::Run`.
-    pub(super) fn server_run(&self) -> Option<&Run> {
-        self.topology.run.as_ref()
-    }
-
-    /// The same, since it started or was promoted. A member that was promoted and cannot be marked
-    /// cannot vote.
+    /// The run of the server that answered last, since it started or was promoted. A member that
+    /// was promoted and cannot be marked cannot vote.
     pub(super) fn voting_run(&mut self, key: &Key) -> Result<Option<Run>, Failure> {
         self.topology.run_as_master(&key.shared(PROMOTED))
-    }
-
-    /// Makes this interrupt every request that has no interrupt.
-    pub(super) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
-        self.topology.withdrawal = withdrawal;
-    }
-
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        self.topology.endpoint()
     }
 }

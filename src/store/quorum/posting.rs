@@ -23,12 +23,12 @@ const LAST_REPLIES: Duration = Duration::from_millis(10);
 impl Quorum {
     /// Posts to the members that are busy, because what they are busy with no longer matters.
     /// Returns their numbers: some may be idle again at once.
-    pub(super) fn post_if_busy<W: FnOnce(&mut MemberStore) + Send + 'static>(
+    pub(super) fn post_if_busy(
         &self,
-        act: impl Fn() -> W,
+        act: impl FnOnce(&mut MemberStore) + Clone + Send + 'static,
     ) -> Vec<usize> {
         let busy = self.busy();
-        busy.iter().for_each(|number| self.members[*number].post(act()));
+        busy.iter().for_each(|number| self.members[*number].post(act.clone()));
         busy
     }
 
@@ -80,7 +80,7 @@ impl Drop for Quorum {
 }
 
 /// The withdrawal of a request, for `Member::post`.
-pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Send + 'static {
+pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Clone + Send + use<> {
     let request = request.clone();
     move |store| store.abandon(&request)
 }

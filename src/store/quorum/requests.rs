@@ -8,6 +8,7 @@ use super::member::Member;
 use super::member_store::MemberStore;
 use super::posting::{FAREWELL, leaving};
 use crate::report::Diagnostic;
+use crate::rules::FailureKind::{Unavailable, Unconfirmed};
 use crate::rules::quorum::{
     ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
     is_release_decided, is_renewal_decided, merge, merge_listings,
@@ -52,13 +53,12 @@ impl Store for Quorum {
         let is_last = last.is_some_and(|last| last.at <= Instant::now());
         let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
-            can_restore,
             &skipped,
             move |store, withdrawal| {
                 let withdrawal = withdrawal.map(|withdrawal| withdrawal.before(last));
                 store.renew(&key, &its_token, ttl, withdrawal)
             },
-            |votes| !can_restore && is_renewal_decided(votes),
+            (!can_restore).then_some(is_renewal_decided),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
                 Renewal::NotHeld(why) => format!("not held: the lock {why}"),
@@ -79,11 +79,12 @@ impl Store for Quorum {
                 }
                 for number in lost {
                     let what = format!("{} has lost the hold", self.members[number].name());
-                    votes.votes[number] = Some(Err(Failure::Unavailable(UserMessage::new(what))));
+                    votes.votes[number] =
+                        Some(Err(Failure::new(Unavailable, UserMessage::new(what))));
                 }
                 Err(match (self.too_few(renewed, &votes), left) {
-                    (Failure::Unavailable(fault), left @ Some(_)) => {
-                        Failure::Unconfirmed { fault, left }
+                    (failure, left @ Some(_)) if failure.kind == Unavailable => {
+                        Failure { kind: Unconfirmed { left }, ..failure }
                     }
                     (failure, _) => failure,
                 })
@@ -101,18 +102,15 @@ impl Store for Quorum {
         let granted = granted
             .filter(|it| outcome == Outcome::NotStarted || it.request.at_least <= now.since(it.at));
         let withdrawn = granted.map(|granted| granted.request.clone());
-        let posted = self.post_if_busy(|| {
-            let (key, token, withdrawn) = (key.clone(), its_token.clone(), withdrawn.clone());
-            move |store: &mut MemberStore| match withdrawn {
-                Some(request) => store.abandon(&request),
-                None => store.post_release(&key, &token, outcome),
-            }
+        let (its_key, released) = (key.clone(), token.clone());
+        let posted = self.post_if_busy(move |store| match withdrawn {
+            Some(request) => store.abandon(&request),
+            None => store.post_release(&its_key, &released, outcome),
         });
         let votes = self.ask(
-            false,
             &posted,
             move |store, _| store.release(&key, &its_token, outcome),
-            is_release_decided,
+            Some(is_release_decided),
             |release| match release {
                 Release::Released => "released".into(),
                 Release::NotHeld(why) => format!("not held: the lock {why}"),
@@ -139,11 +137,11 @@ impl Store for Quorum {
         // Those that only listen for a message can be asked at once.
         self.members.iter().for_each(Member::withdraw);
         self.await_idle(FAREWELL, interrupt);
-        let posted = self.post_if_busy(|| leaving(request));
+        let posted = self.post_if_busy(leaving(request));
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request, None);
         let left = |(): &()| "request withdrawn".into();
-        let votes = self.ask(true, &posted, leave, |_| false, left, interrupt)?;
+        let votes = self.ask(&posted, leave, None, left, interrupt)?;
         self.check_majority(&votes)
     }
 
@@ -203,17 +201,15 @@ impl Store for Quorum {
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
         let prefix = prefix.clone();
-        let ask = move |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.names(&prefix, until));
+        let ask = move |store: &mut MemberStore| store.names(&prefix, until);
         let found = |names: &Vec<Name>| format!("names: {}", names.len());
-        let votes = self.ask(true, &self.busy(), ask, |_| false, found, None);
-        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
+        self.gathered(ask, found)
     }
 
     fn hazards(&mut self) -> Vec<String> {
-        let ask = |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.hazards());
+        let ask = |store: &mut MemberStore| store.hazards();
         let asked = |_: &Vec<String>| "memory settings read".into();
-        let votes = self.ask(true, &self.busy(), ask, |_| false, asked, None);
-        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
+        self.gathered(ask, asked)
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
@@ -229,6 +225,17 @@ impl Store for Quorum {
 }
 
 impl Quorum {
+    /// What all members that are not busy answer together.
+    fn gathered<T: Send + 'static>(
+        &mut self,
+        request: impl Fn(&mut MemberStore) -> Vec<T> + Clone + Send + 'static,
+        describe: impl Fn(&Vec<T>) -> String,
+    ) -> Vec<T> {
+        let request = move |store: &mut MemberStore, _: Interrupt<'_>| Ok(request(store));
+        let votes = self.ask(&self.busy(), request, None, describe, None);
+        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
+    }
+
     /// The lock as a majority sees it.
     fn merged(&self, votes: Votes<View>) -> View {
         merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false)

@@ -11,7 +11,7 @@ use super::refusal::{Redirection, Refusal};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::{BackOff, Failure, Instant, Key};
+use crate::rules::{BackOff, Delivery, Failure, Instant, Key};
 use crate::store::Interrupt;
 use crate::store::blocking::pause;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
@@ -127,8 +127,7 @@ impl Cluster {
             Failure::worst(failures)
                 .reworded(|why| format!("no node of the cluster is usable: {why}"))
         })?;
-        let (mut asking, mut another_answered) = (false, false);
-        let (mut redirections, mut back_off) = (0, BACK_OFF);
+        let (mut asking, mut redirections, mut back_off) = (false, 0, BACK_OFF);
         loop {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
                 // Another node has redirected the request to this one.
@@ -143,7 +142,6 @@ impl Cluster {
                     Err(refusal) => refusal,
                 };
             *may_run |= failure.maybe_executed();
-            another_answered |= redirection.is_some();
             let in_time = Instant::now() < limit.until;
             match redirection {
                 Some(Redirection::Elsewhere { node, asking: ask })
@@ -175,7 +173,7 @@ impl Cluster {
                     // it now, the next request does.
                     match in_time.then(|| self.owner(&absent, limit)) {
                         Some(Ok(other)) => (at, asking) = (other, false),
-                        _ => return Err(absent.swap_remove(0).1.if_others(another_answered)),
+                        _ => return Err(absent.swap_remove(0).1),
                     }
                 }
                 _ => return Err(failure),
@@ -235,13 +233,14 @@ impl Topology for Cluster {
             // It follows an earlier request, wherever that went.
             let nodes = self.nodes.iter_mut();
             nodes.for_each(|node| drop(node.run_script(call, false, interrupt)));
-            return Err(Failure::Interrupted { sent: true });
+            return Err(Failure::interrupted(Delivery::Pending));
         }
         let mut may_run = false;
         self.find_and_run(call, interrupt, &mut may_run).map_err(|failure| {
-            match may_run && !failure.maybe_executed() {
-                true => failure.but_maybe_executed(),
-                false => failure,
+            if may_run && !failure.maybe_executed() {
+                failure.but_maybe_executed()
+            } else {
+                failure
             }
         })
     }

@@ -60,14 +60,14 @@ pub(in crate::store) fn of_service(sentinel: &mut Node, server: &mut Server, ser
         // The details follow the code of the error.
         match failure.problem().split_once("NOQUORUM ") {
             Some((_, why)) => server.facts.extend([("no-quorum".to_owned(), why.to_owned())]),
-            None => server.unanswered.push(failure.message()),
+            None => server.unanswered.push(failure.fault),
         }
     }
 }
 
 /// The reply; `None` if there is none, which is remembered.
 fn ask(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Value> {
-    asked(node, server, question)?.map_err(|it| server.unanswered.push(it.message())).ok()
+    asked(node, server, question)?.map_err(|it| server.unanswered.push(it.fault)).ok()
 }
 
 /// The reply, or the refusal; `None` without either, which is remembered.
@@ -75,11 +75,10 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
     if server.failure.is_some() {
         return None;
     }
-    match node.ask(question, None).map_err(Failure::from) {
-        Err(failure) if failure.is_unreachable() => server.failure = Some(failure.message()),
-        answer => return Some(answer),
-    }
-    None
+    let answer = node.ask(question, None).map_err(Failure::from);
+    let silent = answer.as_ref().err().filter(|it| it.is_unreachable());
+    server.failure = silent.map(|failure| failure.fault.clone());
+    server.failure.is_none().then_some(answer)
 }
 
 /// A warning for the operator if the server evicts keys rather than refuse writes. `None` also if

@@ -7,7 +7,7 @@ use super::scripts::{self, Call};
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{
-    Delivery, Failure, Instant, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
+    Failure, FailureKind, Instant, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
 };
 use crate::store::wire::{self, OVERHEAD, Value};
 use crate::system::poll::{Interrupt, Interrupter};
@@ -93,7 +93,7 @@ fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Fai
 pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
     let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), None);
     let replication = match information.map_err(Refusal::of_question) {
-        Err(failure @ Failure::Misconfigured { .. }) => {
+        Err(failure) if failure.kind == FailureKind::Misconfigured => {
             let doubt = "so rlock cannot tell whether its master is missing";
             let doubt = failure.reworded(|what| format!("{what}, {doubt}")).to_string();
             node.diagnostics.push(Diagnostic::Warning(doubt));
@@ -110,7 +110,7 @@ pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
 /// Asks again if the connection broke.
 fn once_more<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     match ask() {
-        Err(Failure::Unreachable { delivery: Delivery::Lost, .. }) => ask(),
+        Err(failure) if failure.is_lost() => ask(),
         result => result,
     }
 }
@@ -206,7 +206,9 @@ fn views(
                 views.extend(read);
                 size = BATCH.min(2 * size);
             }
-            Err(Failure::TooLarge(_)) if batch.len() > 1 => size = batch.len() / 2,
+            Err(failure) if failure.kind == FailureKind::TooLarge && batch.len() > 1 => {
+                size = batch.len() / 2;
+            }
             Err(failure) => return Err(failure),
         }
     }
@@ -253,7 +255,8 @@ fn memory(reply: &Value) -> usize {
 fn take(room: &mut usize, size: usize, node: &Node) -> Result<(), Failure> {
     *room = room.checked_sub(size).ok_or_else(|| {
         let what = format!("{}: locks take more than {MOST_MEMORY} MiB", node.endpoint());
-        Failure::TooLarge(UserMessage::new(what).with_remedy("use a narrower pattern or --prefix"))
+        let fault = UserMessage::new(what).with_remedy("use a narrower pattern or --prefix");
+        Failure::new(FailureKind::TooLarge, fault)
     })?;
     Ok(())
 }

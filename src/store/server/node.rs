@@ -14,7 +14,7 @@ use super::refusal::{self, Refusal};
 use super::scripts::Call;
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
-use crate::rules::{Failure, UserMessage};
+use crate::rules::{Failure, FailureKind, UserMessage};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
 use crate::system::wakeup::Wakeup;
@@ -57,6 +57,17 @@ pub struct Reply<T = Value> {
     pub repeated: bool,
     /// Why a success does not count: too few replicas have confirmed it.
     pub unconfirmed: Option<Failure>,
+}
+
+impl<T> Reply<T> {
+    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they
+    /// have not.
+    pub(in crate::store) fn confirmed(self, counts: impl FnOnce(&T) -> bool) -> Result<T, Failure> {
+        match self.unconfirmed {
+            Some(failure) if counts(&self.value) => Err(failure),
+            _ => Ok(self.value),
+        }
+    }
 }
 
 impl Node {
@@ -138,9 +149,7 @@ impl Node {
         let information = if call.is_vote { replies.pop() } else { None };
         let confirmed = if call.min_replicas > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
-            Some(Value::ServerError(error)) => {
-                return Err(self.refused(&error, Some(call)));
-            }
+            Some(Value::ServerError(error)) => return Err(self.refused(&error, Some(call))),
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
         };
@@ -224,71 +233,43 @@ impl Node {
         wait.into_iter().chain(information).collect()
     }
 
-    /// Runs a blocking command for `at_most`, on the existing connection. Returns `Value::Nil` at
-    /// once without one: the wake-up message may have been lost with the connection, so the caller
-    /// must ask again anyway.
+    /// Runs a blocking command for `at_most`, on the existing connection, and then a script, without
+    /// a round trip in between. Returns `Value::Nil` at once without a connection: the wake-up
+    /// message may have been lost with it, so the caller must ask again anyway. There is a second
+    /// reply only if the script ran: the server may not know its hash.
     pub(in crate::store) fn sleep(
         &mut self,
         command: Cmd,
+        call: Option<&Call>,
         asking: bool,
         at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<Value, Refusal> {
-        let replies = self.block(command, asking, Vec::new(), at_most, interrupt)?;
-        Ok(replies.map_or(Value::Nil, |(reply, _)| reply))
-    }
-
-    /// Runs a blocking command for `at_most`, and then a script, without a round trip in between.
-    /// Returns `None` if the script did not run: the connection is gone, or the server does not
-    /// know the hash of the script.
-    pub(in crate::store) fn sleep_and_run(
-        &mut self,
-        command: Cmd,
-        asking: bool,
-        call: &Call,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Option<Reply>, Refusal> {
-        if self.unanswered || asking {
-            return self.sleep(command, asking, at_most, interrupt).map(|_| None);
-        }
-        let script =
-            [call.command(false, false)].into_iter().chain(self.after_script(call)).collect();
-        match self.block(command, false, script, at_most, interrupt)? {
-            None => Ok(None),
-            Some((_, replies)) => match replies.first() {
-                Some(Value::ServerError(error)) if error.code() == "NOSCRIPT" => Ok(None),
-                _ => self.read_script(replies, false, call).map(Some),
-            },
-        }
-    }
-
-    /// Runs a blocking command for `at_most`, and others after it. Returns the replies to both, or
-    /// `None` if there is no connection.
-    fn block(
-        &mut self,
-        command: Cmd,
-        asking: bool,
-        others: Vec<Cmd>,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Option<(Value, Vec<Value>)>, Refusal> {
+    ) -> Result<(Value, Option<Reply>), Refusal> {
+        let call = call.filter(|_| !self.unanswered && !asking);
         let mut commands = self.select();
         commands.extend(asking.then(|| wire::cmd("ASKING")));
         commands.push(command);
         let before = commands.len();
-        commands.extend(others);
+        if let Some(call) = call {
+            commands.push(call.command(false, false));
+            commands.extend(self.after_script(call));
+        }
         // The server has the I/O timeout to answer once the sleep is over.
         let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
         let limit = Limit::of_replies(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
-            return Ok(None);
+            return Ok((Value::Nil, None));
         };
         let rest = replies.split_off(before);
-        match replies.pop() {
-            Some(Value::ServerError(error)) => Err(self.refused(&error, None)),
-            reply => Ok(reply.map(|reply| (reply, rest))),
+        let reply = match replies.pop() {
+            Some(Value::ServerError(error)) => return Err(self.refused(&error, None)),
+            reply => reply.unwrap_or(Value::Nil),
+        };
+        match (call, rest.first()) {
+            (None, _) => Ok((reply, None)),
+            (_, Some(Value::ServerError(error))) if error.code() == "NOSCRIPT" => Ok((reply, None)),
+            (Some(call), _) => Ok((reply, Some(self.read_script(rest, false, call)?))),
         }
     }
 
@@ -334,7 +315,7 @@ impl Node {
             let remedy = format!(
                 "check INFO replication there; to survive a failover, run {enough} replicas"
             );
-            Failure::Unconfirmed { fault: fault.with_remedy(remedy), left: None }
+            Failure::new(FailureKind::Unconfirmed { left: None }, fault.with_remedy(remedy))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use crate::report::Diagnostic;
-use crate::rules::{Delivery, Failure, SystemCall, UserMessage, show};
+use crate::rules::{Delivery, Failure, FailureKind, SystemCall, UserMessage, show};
 use crate::store::blocking::received;
 use crate::store::denial;
 use crate::store::wire::Limit;
@@ -38,7 +38,7 @@ pub(super) fn first<T: Send + 'static>(
     }
     while missing > 0 {
         let failure = match received(&answers, limit.interrupt, limit.until) {
-            Err(_) => return Err(vec![Failure::Interrupted { sent: false }]),
+            Err(_) => return Err(vec![Failure::interrupted(Delivery::NotSent)]),
             Ok(Some((index, node, Ok(value)))) => return Ok((index, node, value)),
             Ok(Some((_, _, Err(failure)))) => {
                 missing -= 1;
@@ -48,7 +48,7 @@ pub(super) fn first<T: Send + 'static>(
                 missing = 0;
                 let fault = UserMessage::new(format!("no answer within {}", show(limit.timeout)))
                     .with_remedy("check the server and the network");
-                Failure::unreachable(fault, Delivery::NotSent)
+                Failure::new(FailureKind::Unreachable, fault)
             }
         };
         diagnostics.push(Diagnostic::Detail(format!("{kind}: {failure}")));

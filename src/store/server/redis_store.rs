@@ -10,13 +10,13 @@ use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome, Owner,
-    Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored,
-    Ticket, Token, Ttl, Verdict, View,
+    Answer, Asked, Failure, FailureKind, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome,
+    Owner, Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen,
+    Stored, Ticket, Token, Ttl, Verdict, View,
 };
 use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
-use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, undecided};
+use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, repeated};
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -136,25 +136,21 @@ impl<T: Topology> RedisStore<T> {
     ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
-        let timeout = self.patience();
-        let until = Instant::now() + timeout;
-        loop {
+        let view = repeated(0, self.patience(), |_| {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by.to_stored());
             let call = call.with(&from).with(up_to.unwrap_or_default());
             let reply = self.run(&call, reply::revoked, None)?;
             let (before, again) = reply.value;
             is_repeated |= reply.repeated;
-            first = first.or(before);
-            match (again, first) {
-                (_, Some(view)) if up_to.is_none() => return Ok((view, is_repeated)),
-                (Some(_), _) if Instant::now() >= until => return Err(undecided(timeout)),
-                (Some(next), seen) => (from, first) = (next.to_string(), seen),
-                (None, Some(view)) => {
-                    return Ok((view.up_to(up_to.unwrap_or_default()), is_repeated));
-                }
-                (None, None) => return Err(self.topology.last().0.unexpected_reply()),
+            first = first.take().or(before);
+            match again.filter(|_| up_to.is_some() || first.is_none()) {
+                Some(next) => from = next.to_string(),
+                None if first.is_none() => return Err(self.topology.last().0.unexpected_reply()),
+                None => return Ok(first.take()),
             }
-        }
+            Ok(None)
+        })?;
+        Ok((if let Some(up_to) = up_to { view.up_to(up_to) } else { view }, is_repeated))
     }
 
     /// Sleeps like `Store::sleep`, and returns the message that ended the sleep.
@@ -165,21 +161,10 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Value>, Failure> {
         let (node, asking) = self.topology.last();
-        Ok(match node.sleep(listen(request, at_most), asking, at_most, interrupt)? {
+        Ok(match node.sleep(listen(request, at_most), None, asking, at_most, interrupt)?.0 {
             Value::Array(reply) => reply.into_iter().nth(1),
             _ => None,
         })
-    }
-}
-
-impl<R> Reply<R> {
-    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they
-    /// have not.
-    pub(in crate::store) fn confirmed(self, counts: impl FnOnce(&R) -> bool) -> Result<R, Failure> {
-        match self.unconfirmed {
-            Some(failure) if counts(&self.value) => Err(failure),
-            _ => Ok(self.value),
-        }
     }
 }
 
@@ -240,7 +225,7 @@ impl<T: Topology> Store for RedisStore<T> {
         let (listen, sent) = (listen(request, pause), Instant::now());
         let call = self.acquire_call(request, attempt_number());
         let (node, asking) = self.topology.last();
-        let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt)? {
+        let reply = match node.sleep(listen, Some(&call), asking, pause, interrupt)?.1 {
             Some(reply) => self.parsed(reply, reply::verdict)?,
             None => return Ok(None),
         };
@@ -265,7 +250,8 @@ impl<T: Topology> Store for RedisStore<T> {
         match (&reply.value, reply.unconfirmed) {
             (Renewal::Renewed { left, before, .. }, Some(failure)) => {
                 // After a copy that was lost, `before` tells of that one.
-                Err(failure.of_lease((!reply.repeated).then_some(*left.min(before))))
+                let left = (!reply.repeated).then_some(*left.min(before));
+                Err(Failure { kind: FailureKind::Unconfirmed { left }, ..failure })
             }
             _ => Ok(reply.value),
         }
@@ -314,19 +300,18 @@ impl<T: Topology> Store for RedisStore<T> {
     ) -> Result<Removal, Failure> {
         let now = if how == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
-        let timeout = self.patience();
-        let until = Instant::now() + timeout;
-        loop {
-            let call =
-                self.call(scripts::REMOVE, key, None).with(now).with(by.to_stored()).with(id);
-            let reply = self.run(&call.with(&from), reply::removal, None)?;
-            match reply.value {
-                Ok(removal) if reply.repeated => return Ok(removal.after_a_lost_reply()),
-                Ok(removal) => return Ok(removal),
-                Err(_) if Instant::now() >= until => return Err(undecided(timeout)),
-                Err(next) => from = next,
-            }
-        }
+        repeated(0, self.patience(), |_| {
+            let call = self.call(scripts::REMOVE, key, None).with(now).with(by.to_stored());
+            let reply = self.run(&call.with(id).with(&from), reply::removal, None)?;
+            Ok(match reply.value {
+                Ok(removal) if reply.repeated => Some(removal.after_a_lost_reply()),
+                Ok(removal) => Some(removal),
+                Err(next) => {
+                    from = next;
+                    None
+                }
+            })
+        })
     }
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy

@@ -3,6 +3,7 @@
 use socket2::SockAddr;
 
 use super::scripts::Call;
+use crate::rules::FailureKind::{Misconfigured, NotHere, Unavailable};
 use crate::rules::{Failure, Instant, Token, UserMessage, show};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
@@ -130,11 +131,11 @@ impl Refusal {
     /// For a question that no hold and no wait depends on: the user must fix what this client lacks,
     /// even if the server has served other requests.
     pub(super) fn of_question(self) -> Failure {
-        match self.failure {
-            Failure::Unavailable(fault) if self.rejects == Some(Client) => {
-                Failure::Misconfigured { fault, executed: false }
+        match self.failure.kind {
+            Unavailable if self.rejects == Some(Client) => {
+                Failure { kind: Misconfigured, ..self.failure }
             }
-            failure => failure,
+            _ => self.failure,
         }
     }
 
@@ -199,12 +200,13 @@ fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
         };
         fault = fault.with_remedy(remedy.replace('%', detail));
     }
-    let failure = match rejects {
-        Place if !address.has_served() => Failure::NotHere(fault),
-        Place | Moment => Failure::Unavailable(fault),
-        Client | Lock => Failure::Misconfigured { fault, executed: false }
-            .once_served(rejects == Client && address.has_served()),
+    let kind = match rejects {
+        Place if !address.has_served() => NotHere,
+        Client if !address.has_served() => Misconfigured,
+        Lock => Misconfigured,
+        Client | Place | Moment => Unavailable,
     };
+    let failure = Failure::new(kind, fault);
     let redirection = (code == "TRYAGAIN").then_some(Redirection::Moving);
     // The old master may lack its replicas.
     let is_failover = address.has_served() && (rejects == Place || code == "NOREPLICAS");
@@ -375,7 +377,7 @@ mod tests {
     /// Whether the user must fix the cause of an error reply to an acquire, and the message.
     fn classified(reply: &str) -> (bool, String) {
         let failure = Failure::from(refused(reply));
-        (matches!(failure, Failure::Misconfigured { .. }), failure.to_string())
+        (failure.kind == Misconfigured, failure.to_string())
     }
 
     #[test]

@@ -95,10 +95,8 @@ impl Call {
     /// The command that runs the script: as source, which makes the server remember its hash, or by
     /// the hash, which a server that does not know it answers with NOSCRIPT.
     pub fn command(&self, as_source: bool, read_only: bool) -> Cmd {
-        let (verb, script) = match as_source {
-            true => ("EVAL", self.script.source),
-            false => ("EVALSHA", self.script.hash),
-        };
+        let Script { source, hash } = self.script;
+        let (verb, script) = if as_source { ("EVAL", source) } else { ("EVALSHA", hash) };
         let suffix = if read_only { "_RO" } else { "" };
         wire::cmd(&[verb, suffix].concat()).arg(script).arg(&self.arguments).to_owned()
     }

@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::{Delivery, Failure};
+use crate::rules::{Failure, FailureKind};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 
@@ -99,14 +99,15 @@ pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoi
 fn none_of(failures: Vec<Failure>, service: &str, count: usize) -> Failure {
     let none = "no sentinel returned the address of the master of";
     let reword = |why: &str| format!("{none} {service} ({count} asked): {why}");
-    match Failure::worst(failures) {
-        failure @ (Failure::Misconfigured { .. } | Failure::Interrupted { .. }) => failure,
+    let failure = Failure::worst(failures);
+    match failure.kind {
+        FailureKind::Misconfigured | FailureKind::Interrupted => failure,
         // None of them has answered.
-        failure if failure.is_unreachable() => {
-            let fault = failure.message().reworded(reword).with_remedy("check the sentinels");
-            Failure::unreachable(fault, Delivery::NotSent)
+        FailureKind::Unreachable => {
+            let fault = failure.fault.reworded(reword).with_remedy("check the sentinels");
+            Failure::new(FailureKind::Unreachable, fault)
         }
-        failure => failure.outlasted().reworded(reword),
+        _ => failure.outlasted().reworded(reword),
     }
 }
 
@@ -135,10 +136,8 @@ impl Topology for Sentinel {
             reply = other.run_script(call, false, interrupt);
         }
         reply.map_err(|refusal| {
-            self.explain(match refusal.is_not_here() {
-                true => not_a_master(self.master.endpoint()),
-                false => refusal.failure,
-            })
+            let demoted = refusal.is_not_here().then(|| not_a_master(self.master.endpoint()));
+            self.explain(demoted.unwrap_or(refusal.failure))
         })
     }
 

@@ -12,7 +12,7 @@ use socket2::SockAddr;
 use super::endpoint::{Endpoint, Host};
 use super::route::Route;
 use super::tls::{Reread, TlsFiles};
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Delivery, Failure, FailureKind, UserMessage};
 use mistakes::{SCHEMES, SEPARATORS};
 
 /// One server, with everything that a connection to it needs.
@@ -167,11 +167,11 @@ impl Address {
 
     /// A connection broke for a reason that the user must fix, unless a server has served a request
     /// before: then certificates, for example, are probably changing.
-    pub(super) fn rejected(&self, fault: UserMessage, executed: bool) -> Failure {
-        match self.has_served() {
-            true => Failure::unreachable(fault, Delivery::Lost).if_others(true),
-            false => Failure::Misconfigured { fault, executed },
+    pub(super) fn rejected(&self, fault: UserMessage, delivery: Delivery) -> Failure {
+        if self.has_served() {
+            return Failure { kind: FailureKind::Unavailable, fault, delivery: Delivery::Lost };
         }
+        Failure { kind: FailureKind::Misconfigured, fault, delivery }
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
@@ -193,29 +193,28 @@ impl Address {
         self.password.is_some()
     }
 
-    /// Fills in the user and the password if the URL has none. An error means that there is a user
-    /// without a password.
-    pub(in crate::store) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
+    /// Fills in the user and the password if the URL has none, and sets the TLS files. An error means
+    /// that there is a user without a password, or that the URL does not use TLS, so that the files,
+    /// and the safety that the user expects from them, would be ignored.
+    pub(in crate::store) fn complete(
+        &mut self,
+        credentials: &Credentials,
+        files: &TlsFiles,
+    ) -> Result<(), String> {
         if self.password.is_none() {
             self.password.clone_from(&credentials.password);
             self.reread.clone_from(&credentials.reread);
             self.password_setting = credentials.setting;
         }
-        self.username = self.username.or_else(|| credentials.username.clone());
+        self.username = self.username.take().or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
             return Err(format!("username without a password; set {}", self.password_setting));
         }
-        Ok(self)
-    }
-
-    /// Sets the TLS files. An error means that the URL does not use TLS, so that the files, and the
-    /// safety that the user expects from them, would be ignored.
-    pub(in crate::store) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
         match &mut self.tls {
             Some(tls) => *tls = files.clone(),
             None => files.must_be_unused()?,
         }
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -228,7 +227,6 @@ impl fmt::Display for Address {
 
 #[cfg(test)]
 mod tests {
-    use super::mistakes::CONNECTION_STRING;
     use super::*;
 
     fn shown(url: &str) -> String {
@@ -249,40 +247,5 @@ mod tests {
         let address = Address::parse("redis://u:p%40ss@h").unwrap();
         assert_eq!(address.username.as_deref(), Some("u"));
         assert_eq!(address.password.as_deref(), Some("p@ss"));
-    }
-
-    #[test]
-    fn a_bad_url_comes_with_advice_that_works() {
-        let in_full = |problem| format!("{problem}; {SCHEMES}");
-        for (bad, advice) in [
-            ("127.0.0.1:7001", "missing scheme; use redis://127.0.0.1:7001"),
-            ("/run/redis.sock", "missing scheme; use unix:///PATH"),
-            ("h:port", &in_full("missing scheme")),
-            ("redis://h,password=x", CONNECTION_STRING),
-            ("h:6380,password=x=,ssl=True", CONNECTION_STRING),
-            ("unix:///s:7", "':' in a path; write it as %3A"),
-            ("redis://h:99999", "port is out of range; use 1 to 65535"),
-            ("redis://h:port", "port is not a number; use 1 to 65535"),
-            ("redis://h/abc", "database is not a number; use redis://HOST[:PORT]/DB"),
-            ("redis://h?db=1", "database after '?'; use redis://HOST[:PORT]/DB"),
-            ("redis:///0", "missing host; use HOST or HOST:PORT"),
-            ("redis://::1:7", "IPv6 address without brackets; write it as in redis://[::1]:6379"),
-            ("redis://h1,h2", "several servers in one URL; separate URLs with spaces in RLOCK_URL"),
-            ("redis://:p/w@h", "'/' in a password; write it as %2F, or set RLOCK_PASSWORD"),
-            ("redis://:p#w@h", "'#' in a password; write it as %23, or set RLOCK_PASSWORD"),
-            ("redis://u:p?w@h", "'?' in a password; write it as %3F, or set RLOCK_PASSWORD"),
-            ("unix://", "missing path; use unix:///path/to/socket"),
-            ("unix:///x?db=abc", "db is not a number; use a form such as ?db=0"),
-            ("redis://$HOST:1", "variable is not expanded; write its value"),
-            ("[::1]:7", "missing scheme; use redis://[::1]:7"),
-            ("redis:/h:1", &in_full("missing '//' after 'redis:'")),
-            ("file:///x", &in_full("unknown scheme 'file'")),
-            ("'redis://h'", "contains quotes; remove them"),
-            ("$REDIS_URL", "variable is not expanded; write its value"),
-            ("local", "not a URL; use local:"),
-            ("redis://h:6379:6379", "several ports; use redis://HOST:PORT"),
-        ] {
-            assert_eq!(Address::parse(bad).err().as_deref(), Some(advice), "{bad}");
-        }
     }
 }

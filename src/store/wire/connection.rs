@@ -15,7 +15,7 @@ use super::limit::Limit;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::reason;
-use crate::rules::{Blame, Delivery, Failure, Instant, SystemCall, UserMessage, show};
+use crate::rules::{Blame, Delivery, Failure, FailureKind, Instant, SystemCall, UserMessage, show};
 use crate::store::denial;
 use crate::system::poll::Want;
 
@@ -176,25 +176,21 @@ impl Connection {
             io::ErrorKind::InvalidData => {
                 let peer = &self.peer;
                 let fault = reason(&error).reworded(|why| format!("TLS with {peer} failed: {why}"));
-                return Err(peer.rejected(fault, false));
+                return Err(peer.rejected(fault, Delivery::NotSent));
             }
             _ => {
                 let (blame, failure) = denial::blamed(SystemCall::Exchange, &error);
                 let failure =
                     failure.reworded(|why| format!("connection to {} failed: {why}", self.peer));
-                let fault = failure.message();
                 return Err(match blame {
-                    Blame::Server => self.lost(fault),
-                    Blame::Client => self.peer.rejected(fault, true),
-                    _ => Failure::unreachable(fault, Delivery::Lost).if_others(true),
+                    Blame::Server => self.lost(failure.fault),
+                    Blame::Client => self.peer.rejected(failure.fault, Delivery::Lost),
+                    _ => Failure { delivery: Delivery::Lost, ..failure },
                 });
             }
         }
         let socket = (self.stream.as_fd(), self.stream.waits_for(want));
-        match limit.ready([socket], true)? {
-            true => Ok(()),
-            false => Err(self.timed_out(limit)),
-        }
+        if limit.ready([socket], Delivery::Pending)? { Ok(()) } else { Err(self.timed_out(limit)) }
     }
 
     /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes
@@ -204,7 +200,7 @@ impl Connection {
         if now >= limit.until {
             return Err(self.timed_out(limit));
         }
-        Limit { until: now, ..limit }.ready(None, true).map(|_| ())
+        Limit { until: now, ..limit }.ready(None, Delivery::Pending).map(|_| ())
     }
 
     fn timed_out(&self, limit: Limit<'_>) -> Failure {
@@ -227,7 +223,8 @@ impl Connection {
     fn too_large(&self) -> Failure {
         let most = LARGEST_REPLY / (1024 * 1024);
         let fault = UserMessage::new(format!("reply from {} exceeds {most} MiB", self.peer));
-        Failure::TooLarge(fault.with_remedy("find the large key with redis-cli --memkeys"))
+        let fault = fault.with_remedy("find the large key with redis-cli --memkeys");
+        Failure::new(FailureKind::TooLarge, fault)
     }
 
     /// For bytes that are not RESP2: the server is not Redis or Valkey.
@@ -267,6 +264,6 @@ mod tests {
         let mut connection = Connection::open(&peer, Limit::new(minute, None)).ok().unwrap();
         let ended = Some(interrupt.as_fd().into());
         let received = connection.exchange(&[cmd("PING")], Limit::new(minute, ended));
-        assert!(matches!(received, Err(Failure::Interrupted { sent: true })), "{received:?}");
+        assert_eq!(received, Err(Failure::interrupted(Delivery::Pending)));
     }
 }

@@ -16,7 +16,7 @@ use super::limit::Limit;
 use super::route::unconnected;
 use super::stream::Stream;
 use super::tls::{self, Tls};
-use crate::rules::{Blame, Failure, Instant, SystemCall, show};
+use crate::rules::{Blame, Delivery, Failure, FailureKind, Instant, SystemCall, show};
 use crate::store::denial;
 use crate::system::poll::Want;
 
@@ -82,7 +82,6 @@ fn race(
     let mut untried = addresses.iter();
     let mut attempts = Vec::new();
     let mut failure = None;
-    let mut answers = false;
     loop {
         let now = Instant::now();
         let due = if next <= now { untried.next() } else { None };
@@ -100,7 +99,6 @@ fn race(
                 Ok((true, stream)) => return Ok(stream),
                 Ok((false, stream)) => attempts.push(stream),
                 Err((call, error)) => {
-                    answers |= error.kind() == io::ErrorKind::InvalidData;
                     let failed = failed(peer, call, &error);
                     let is_worse = |known: &(Blame, _)| known.0 <= failed.0;
                     if failure.as_ref().is_none_or(is_worse) {
@@ -114,7 +112,7 @@ fn race(
         if is_last && attempts.is_empty() {
             let none = || unconnected("host has no address", "check the host name");
             let failure = failure.map_or_else(none, |(_, failure)| failure);
-            return Err(failure.if_others(answers));
+            return Err(failure);
         }
         if now >= limit.until {
             let (what, remedy) = match attempts.iter().any(|stream| stream.is_connected) {
@@ -124,7 +122,7 @@ fn race(
             let silent = unconnected(format!("no {what} within {}", show(limit.timeout)), remedy);
             // Another address could not be asked.
             let failure = failure.filter(|(blame, _)| *blame == Blame::Host);
-            return Err(failure.map_or(silent, |(_, failure)| failure).if_others(answers));
+            return Err(failure.map_or(silent, |(_, failure)| failure));
         }
         let again = match is_last {
             _ if is_unix => now + BACKLOG_RETRY,
@@ -134,7 +132,7 @@ fn race(
         // A Unix socket looks ready while the backlog is full.
         let waiting = attempts.iter().filter(|_| !is_unix);
         let wanted = waiting.map(|stream| (stream.as_fd(), stream.waits_for(Want::Read)));
-        Limit { until: again.min(limit.until), ..limit }.ready(wanted, false)?;
+        Limit { until: again.min(limit.until), ..limit }.ready(wanted, Delivery::NotSent)?;
     }
 }
 
@@ -142,7 +140,7 @@ fn failed(peer: &Address, call: SystemCall, error: &io::Error) -> (Blame, Failur
     match (error.kind(), &peer.endpoint) {
         (io::ErrorKind::InvalidData, _) => {
             let fault = tls::reason(error).reworded(|why| format!("TLS failed: {why}"));
-            (Blame::Client, Failure::Misconfigured { fault, executed: false })
+            (Blame::Client, Failure::new(FailureKind::Misconfigured, fault))
         }
         // It has no other address.
         (_, Endpoint::Unix(path)) => (Blame::Client, denial::failure_at(path, call, error)),

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::rules::{Failure, Instant};
+use crate::rules::{Delivery, Failure, Instant};
 use crate::store::Interrupt;
 use crate::store::blocking;
 use crate::system::poll::Want;
@@ -50,8 +50,8 @@ impl<'a> Limit<'a> {
     pub(super) fn ready(
         self,
         wanted: impl IntoIterator<Item = (BorrowedFd<'a>, Want)>,
-        sent: bool,
+        delivery: Delivery,
     ) -> Result<bool, Failure> {
-        blocking::ready(wanted, sent, self.interrupt, self.until)
+        blocking::ready(wanted, delivery, self.interrupt, self.until)
     }
 }

@@ -11,7 +11,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use super::endpoint::Endpoint;
 use super::limit::Limit;
 use crate::report::plain;
-use crate::rules::{Delivery, Failure, Instant, SystemCall, UserMessage};
+use crate::rules::{Delivery, Failure, FailureKind, Instant, SystemCall, UserMessage};
 use crate::store::denial;
 use crate::system::call;
 use crate::system::poll::Want;
@@ -22,7 +22,7 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Nothing has been sent.
 pub(super) fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
-    Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
+    Failure::new(FailureKind::Unreachable, UserMessage::new(problem).with_remedy(remedy))
 }
 
 /// What is known about the addresses of an endpoint. Clones share it.
@@ -66,7 +66,7 @@ impl Route {
         let of = endpoint.clone();
         let resolving = thread::call("resolver", move || look_up(&of));
         let resolving = resolving.map_err(|error| denial::failure(SystemCall::Resource, &error))?;
-        limit.ready([(resolving.as_fd(), Want::Read)], false)?;
+        limit.ready([(resolving.as_fd(), Want::Read)], Delivery::NotSent)?;
         match resolving.next() {
             Some(Ok(found)) => Ok(self.keep(found)),
             Some(Err(failure)) => Err(failure),
@@ -149,11 +149,8 @@ fn look_up(endpoint: &Endpoint) -> Result<Vec<SockAddr>, Failure> {
         let lacks_memory = why.contains("memory");
         let errno = if lacks_memory { Some(Errno::ENOMEM) } else { call::errno(&error) };
         let (_, failure) = SystemCall::LookUp.failed(errno, why);
-        let failure = match failure.is_unreachable() {
-            true => without_sockets().unwrap_or(failure),
-            false => failure,
-        };
-        failure.reworded(|why| format!("host name not resolved: {why}"))
+        let denied = failure.is_unreachable().then(without_sockets).flatten();
+        denied.unwrap_or(failure).reworded(|why| format!("host name not resolved: {why}"))
     })
 }
 

@@ -14,7 +14,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
-use crate::rules::{Failure, UserMessage};
+use crate::rules::{Failure, FailureKind, UserMessage};
 use crate::text::quoted;
 
 /// Reads a file again, because it may have changed. An error says why that failed.
@@ -143,7 +143,7 @@ fn enter<'a>(reader: &mut SliceReader<'a>) -> der::Result<SliceReader<'a>> {
 
 /// Reads the system's certificate authorities only if the user names none.
 fn prepare(files: &PemFiles) -> Result<Tls, Failure> {
-    configuration(files).map_err(|fault| Failure::Misconfigured { fault, executed: false })
+    configuration(files).map_err(|fault| Failure::new(FailureKind::Misconfigured, fault))
 }
 
 fn configuration([authority, certificate, key]: &PemFiles) -> Result<Tls, UserMessage> {

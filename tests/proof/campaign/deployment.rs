@@ -216,7 +216,7 @@ impl Deployment {
             Move::NoReplicas => Old::WithoutReplicas,
             Move::TwoMasters => Old::Master,
             Move::Lag => {
-                self.endpoint(number).replica.cli(&["REPLICAOF", "NO", "ONE"]);
+                self.endpoint(number).replica.promote();
                 return;
             }
         };

@@ -8,12 +8,11 @@ use redis::{ErrorKind, Parser};
 
 use super::prints::view;
 use super::promises::{one_line, printable};
-use rlock::rules::servers::Run;
 use rlock::rules::servers::promotion::Promotion;
 use rlock::rules::{Answer, Failure, Key, Prefix, Release, Renewal, ServerTime, Verdict};
 use rlock::store::quorum;
 use rlock::store::server::cluster::masters_in;
-use rlock::store::server::node::handshake::is_master;
+use rlock::store::server::node::handshake::{self, is_master};
 use rlock::store::server::scripts::{self, Call};
 use rlock::store::server::{refusal, reply};
 use rlock::store::wire::{Address, Reader, ServerError, Value};
@@ -63,7 +62,7 @@ pub fn replies(bytes: &[u8]) {
     let views = [page, before];
     views.iter().flatten().for_each(view);
     let _ = is_master(&value);
-    let _ = Run::from_info(&value);
+    let _ = handshake::run(&value);
     if let Value::BulkString(text) = &value {
         let text = String::from_utf8_lossy(text);
         let marked = |it: Promotion| it.marked(&text, ServerTime(0));

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use redis::{Arg, Value};
 use rlock::report::Diagnostic;
-use rlock::rules::{Failure, UserMessage};
+use rlock::rules::{Failure, FailureKind, UserMessage};
 use rlock::store::Interrupt;
 use rlock::store::server::scripts::Call;
 use rlock::store::server::topology::Topology;
@@ -89,7 +89,7 @@ impl Server for Shim {
                 assert!(is_written || !counts, "a reply that replicas cannot confirm: {value:?}");
                 Ok(Reply { value, repeated: false, unconfirmed: None })
             }
-            Err(error) => Err(Failure::Unavailable(UserMessage::new(error))),
+            Err(error) => Err(Failure::new(FailureKind::Unavailable, UserMessage::new(error))),
         }
     }
 

@@ -21,6 +21,11 @@ const ONLY_OF_WAITERS: [usize; 3] = [8, 11, 12];
 /// The keys of a lock. A side key lasts for a long time, because the lock does not say for how long.
 pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
     let newest = lock.newest.as_ref();
+    let newest = newest.map(|it| format!("{} {}{}", it.ticket, it.token, it.client.to_stored()));
+    let skipped = lock.skipped.as_ref().map(|it| {
+        let (count, at, id) = (it.count, it.at.0, &it.id);
+        format!("\nskipped {count}\nat {at}\nid {id}{}", it.client.to_stored())
+    });
     let revoked = &lock.revoked_up_to;
     let has_had_waiters = lock.notified.is_some() || !lock.nominated.is_empty();
     let ticket = Some(lock.ticket).filter(|ticket| *ticket > 0 || has_had_waiters);
@@ -32,22 +37,13 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         // It stays when the queue has become empty.
         ("ticket", shown(ticket)),
         ("nominated", lock.nominated.iter().map(|token| format!("{token} ")).collect()),
-        (
-            "newest",
-            shown(newest.map(|it| format!("{} {}{}", it.ticket, it.token, it.client.to_stored()))),
-        ),
+        ("newest", shown(newest)),
         ("head", shown(lock.notified.as_ref())),
         ("revoked_up_to", positive(revoked.fence)),
         ("revoked_up_to:how", shown(revoked.how)),
         ("revoked_up_to:by", revoked.by.to_stored()),
         ("revoked_up_to:at", shown(revoked.how.map(|_| revoked.at))),
-        (
-            "skipped",
-            shown(lock.skipped.as_ref().map(|it| {
-                let (count, at, id) = (it.count, it.at.0, &it.id);
-                format!("\nskipped {count}\nat {at}\nid {id}{}", it.client.to_stored())
-            })),
-        ),
+        ("skipped", shown(skipped)),
     ];
     let fields = fields.map(|(name, value)| (Bytes::from(name), Bytes::from(value)));
     let holds = lock.holds.iter().map(|hold| (&hold.token, details_of_hold(hold)));

@@ -1,8 +1,8 @@
 //! The second step: a hold with one fencing token on enough members.
 
 use super::{Acquisition, AttemptEnd, AttemptPhase, AttemptStep};
-use crate::rules::quorum::member_state::{LastReply, MemberState};
-use crate::rules::quorum::{Held, QuorumOp};
+use crate::rules::quorum::member_state::MemberState;
+use crate::rules::quorum::{Held, MemberAnswer};
 use crate::rules::{Fence, Instant, Slot};
 
 /// How far a fencing token may leap past a larger one at first, and how often that doubles.
@@ -10,40 +10,26 @@ const FIRST_LEAP: u64 = 256;
 const DOUBLINGS: u32 = 4;
 
 impl Acquisition {
-    /// Asks every idle member for a hold.
-    pub(crate) fn commit(&mut self, slot: Option<Slot>, now: Instant) {
-        self.start_commit((self.next_fence(), slot), 0, now);
+    /// Asks every idle member for a hold, with a fencing token that is larger than those that the
+    /// members have given, as far as known.
+    pub(super) fn commit(&mut self, slot: Option<Slot>, now: Instant) {
+        let last = self.members.believed().map(MemberState::fence).max();
+        let next = Fence(last.map_or(1, |last| last.0.saturating_add(1)));
+        self.start_commit((next, slot), 0, now);
     }
 
-    /// A fencing token that is larger than those that the members have given, as far as known.
-    pub(crate) fn next_fence(&self) -> Fence {
-        Fence(
-            self.members
-                .believed()
-                .map(MemberState::fence)
-                .max()
-                .map_or(1, |last| last.0.saturating_add(1)),
-        )
+    pub(super) fn start_commit(&mut self, held: Held, raises: u32, now: Instant) {
+        self.has_met = true;
+        self.ask_all(Some((held, raises)), now);
     }
 
-    pub(crate) fn start_commit(&mut self, held: Held, raises: u32, now: Instant) {
-        (self.round, self.has_met) = (self.round + 1, true);
-        self.phase = AttemptPhase::Committing { since: now, majority_at: None, held, raises };
-        for member in 0..self.members.0.len() {
-            self.ask_to_commit(member);
-        }
-    }
-
-    pub(crate) fn ask_to_commit(&mut self, member: usize) {
-        if let AttemptPhase::Committing { held, .. } = self.phase {
-            self.ask(member, QuorumOp::Commit(self.ticket, held));
-        }
-    }
-
-    pub(crate) fn committing(&mut self, now: Instant) -> Option<AttemptStep> {
-        let AttemptPhase::Committing { since, majority_at, held, raises } = self.phase else {
-            return None;
-        };
+    pub(super) fn committing(
+        &mut self,
+        since: Instant,
+        majority_at: Option<Instant>,
+        (held, raises): (Held, u32),
+        now: Instant,
+    ) -> Option<AttemptStep> {
         let round = self.round;
         let given = self.members.voting(|state| state.held(round), self.lease, now);
         let committed = given.iter().filter(|it| **it == held).count();
@@ -57,14 +43,12 @@ impl Acquisition {
         let answered =
             self.members.distinct(|state| state.round == round && state.has_spoken(round));
         let majority_at = majority_at.or((answered >= self.majority).then_some(now));
-        self.phase = AttemptPhase::Committing { since, majority_at, held, raises };
+        self.phase = AttemptPhase::Asking { since, majority_at, hold: Some((held, raises)) };
         // Other requests may see these holds on a majority, and leave if they do not wait. Giving
         // the holds up therefore needs more patience.
         let patience = self.patience(since, majority_at);
-        let until = match granted >= self.majority {
-            true => patience,
-            false => patience.max(since + self.io_timeout / 4),
-        };
+        let least = if granted >= self.majority { since } else { since + self.io_timeout / 4 };
+        let until = patience.max(least);
         let open = self.open();
         if open > 0 && now < until && committed + open >= self.majority {
             return Some(AttemptStep::Wait(until));
@@ -87,7 +71,7 @@ impl Acquisition {
         let servers = self.members.0.len();
         let usable = self.members.iter().filter(|state| !state.has_failed(round)).count();
         let refuses = |state: &MemberState| {
-            state.round == round && matches!(state.last_reply, LastReply::AheadOfClock(_))
+            state.round == round && matches!(state.last_reply, Some(MemberAnswer::AheadOfClock(..)))
         };
         let is_final =
             self.members.iter().any(refuses) && self.members.believed().count() == servers;

@@ -1,7 +1,8 @@
 //! Why members cannot vote, for messages.
 
 use super::Acquisition;
-use crate::rules::quorum::member_state::{LastReply, MemberState};
+use crate::rules::quorum::MemberAnswer;
+use crate::rules::quorum::member_state::MemberState;
 use crate::rules::servers::Began;
 use crate::rules::{Instant, ServerTime, UserMessage, show, show_up};
 
@@ -51,7 +52,7 @@ impl Acquisition {
             if is_ahead(state) {
                 let by = show(ServerTime(state.largest_number() / 1_000).since(clock));
                 ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
-            } else if let LastReply::AheadOfClock(by) = state.last_reply {
+            } else if let Some(MemberAnswer::AheadOfClock(by, _)) = state.last_reply {
                 let by = show(by);
                 behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
             }

@@ -2,27 +2,19 @@
 //! request.
 
 use super::{Acquisition, AttemptEnd, AttemptPhase, AttemptStep, NOMINATION_LASTS};
-use crate::rules::quorum::QuorumOp;
+use crate::rules::quorum::MemberAnswer;
 use crate::rules::quorum::majority::{blocking, most_common};
-use crate::rules::quorum::member_state::{LastReply, MemberState};
+use crate::rules::quorum::member_state::MemberState;
 use crate::rules::quorum::merge::merge;
 use crate::rules::{Answer, Instant, Mode, State, Ticket, View};
 
 impl Acquisition {
     /// Asks every idle member for a place in its queue.
-    pub(crate) fn propose(&mut self, now: Instant) {
-        self.round += 1;
-        self.phase = AttemptPhase::Proposing { since: now, majority_at: None };
-        for member in 0..self.members.0.len() {
-            self.ask_to_propose(member);
-        }
+    pub(super) fn propose(&mut self, now: Instant) {
+        self.ask_all(None, now);
     }
 
-    pub(crate) fn ask_to_propose(&mut self, member: usize) {
-        self.ask(member, QuorumOp::Propose(self.ticket));
-    }
-
-    pub(crate) fn proposing(
+    pub(super) fn proposing(
         &mut self,
         since: Instant,
         majority_at: Option<Instant>,
@@ -56,14 +48,14 @@ impl Acquisition {
             state.has_spoken(self.round)
                 && !matches!(
                     state.last_reply,
-                    LastReply::Failed(_) | LastReply::AheadOfClock(_) | LastReply::Nothing
+                    None | Some(MemberAnswer::Failed(_) | MemberAnswer::AheadOfClock(..))
                 )
                 && !self.members.is_ahead(state)
         };
         let answered = self.members.distinct(spoken);
         let open = self.open();
         let majority_at = majority_at.or((answered >= self.majority).then_some(now));
-        self.phase = AttemptPhase::Proposing { since, majority_at };
+        self.phase = AttemptPhase::Asking { since, majority_at, hold: None };
         // Members that have not answered could only change the decision if they nominate the
         // request.
         let nominating = self.members.distinct(|state| state.nominated().is_some());
@@ -98,13 +90,13 @@ impl Acquisition {
 
     /// The largest ticket that any member gave becomes the request's, unless most of them refuse
     /// it.
-    pub(crate) fn agree_on_ticket(&mut self) {
+    pub(super) fn agree_on_ticket(&mut self) {
         let largest = self.members.believed().filter_map(|state| state.ticket).max();
         self.ticket = self.ticket.or(largest).or(Some(Ticket(1)));
     }
 
     /// What to do with an agreed ticket and too few nominations.
-    pub(crate) fn not_nominated(&mut self, now: Instant) -> Option<AttemptStep> {
+    pub(super) fn not_nominated(&mut self, now: Instant) -> Option<AttemptStep> {
         let mut view = merge(&self.members.views(), self.members.0.len(), true);
         let nominates =
             |state: &MemberState| state.nominated().is_some() && !self.members.is_ahead(state);
@@ -121,15 +113,17 @@ impl Acquisition {
             let mut positions: Vec<u64> = proposals().map(|proposal| proposal.position).collect();
             positions.sort_unstable();
             let position = positions.get(self.majority - 1).or(positions.last());
-            let (position, sleep) = (
-                position.copied().unwrap_or(1),
-                proposals().map(|proposal| proposal.sleep).min().unwrap_or(NOMINATION_LASTS),
-            );
+            let position = position.copied().unwrap_or(1);
+            let sleep = proposals().map(|it| it.sleep).min().unwrap_or(NOMINATION_LASTS);
             let too_young = too_young && !self.is_named();
             return Some(AttemptStep::End(AttemptEnd::Queued { view, position, sleep, too_young }));
         }
         if too_young && !self.is_named() {
-            return Some(self.too_few(voting, now));
+            // One that has not answered may still have a vote.
+            if self.open() > 0 && in_time {
+                return Some(AttemptStep::Wait(self.started + self.io_timeout));
+            }
+            return Some(AttemptStep::End(AttemptEnd::TooFew(voting)));
         }
         if self.is_lost() || !in_time || too_young {
             // The request itself is in the queues.
@@ -138,15 +132,6 @@ impl Acquisition {
         }
         self.pause(now);
         None
-    }
-
-    /// Only `usable` members could be used, unless one that has not answered still does.
-    fn too_few(&self, usable: usize, now: Instant) -> AttemptStep {
-        let until = self.started + self.io_timeout;
-        if self.open() > 0 && now < until {
-            return AttemptStep::Wait(until);
-        }
-        AttemptStep::End(AttemptEnd::TooFew(usable))
     }
 
     /// Asks again after a pause.

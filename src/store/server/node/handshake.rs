@@ -40,19 +40,16 @@ pub fn is_master(role: &Value) -> bool {
     }
 }
 
-impl Run {
-    /// Reads the reply to INFO; `None` if a field is missing or malformed.
-    pub fn from_info(information: &Value) -> Option<Self> {
-        let text = match information {
-            Value::BulkString(text) => String::from_utf8_lossy(text),
-            _ => return None,
-        };
-        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let uptime = Duration::from_secs(field("uptime_in_seconds:")?.parse().ok()?);
-        // The server subtracts two times that were each cut to whole seconds, so the result can be
-        // almost a second too long.
-        let uptime = uptime.saturating_sub(Duration::from_secs(1));
-        let (id, since) = (field("run_id:")?.to_owned(), Instant::now() - uptime);
-        Some(Self { id, since, began: Began::Started })
-    }
+/// The run of the server program that a reply to INFO tells; `None` if a field is missing or
+/// malformed.
+pub fn run(information: &Value) -> Option<Run> {
+    let Value::BulkString(text) = information else { return None };
+    let text = String::from_utf8_lossy(text);
+    let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let uptime = Duration::from_secs(field("uptime_in_seconds:")?.parse().ok()?);
+    // The server subtracts two times that were each cut to whole seconds, so the result can be
+    // almost a second too long.
+    let uptime = uptime.saturating_sub(Duration::from_secs(1));
+    let (id, since) = (field("run_id:")?.to_owned(), Instant::now() - uptime);
+    Some(Run { id, since, began: Began::Started })
 }

@@ -8,7 +8,7 @@ use super::Node;
 use super::handshake::{self, Probe};
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
-use crate::rules::{Delivery, Failure, UserMessage};
+use crate::rules::{Delivery, Failure, FailureKind};
 use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};
 use crate::store::server::scripts::Call;
@@ -92,11 +92,8 @@ impl Node {
     /// For a reply that is valid RESP but not what the command returns. Closes the connection.
     pub(in crate::store) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
-        Failure::Misconfigured {
-            fault: UserMessage::new(format!("unexpected reply from {}", self.address))
-                .with_remedy("check that it is Redis or Valkey"),
-            executed: true,
-        }
+        let what = format!("unexpected reply from {}", self.address);
+        Failure::misconfigured(what, "check that it is Redis or Valkey").but_maybe_executed()
     }
 
     /// Sends commands and reads their replies. A connection that the server has closed, or whose
@@ -148,14 +145,12 @@ impl Node {
                 Ok(replies) => return Ok((replies, is_repeated)),
                 Err(refusal) => refusal,
             };
-            match &refusal.failure {
-                failure if failure.is_lost() && !is_new => {}
-                Failure::Unreachable { delivery: Delivery::Pending, .. } if has_more => {}
-                _ if is_repeated => {
+            let failure = &refusal.failure;
+            if !(failure.is_lost() && !is_new || failure.is_pending() && has_more) {
+                if is_repeated {
                     refusal.failure = refusal.failure.but_maybe_executed();
-                    return Err(refusal);
                 }
-                _ => return Err(refusal),
+                return Err(refusal);
             }
             is_repeated = true;
         }
@@ -189,13 +184,11 @@ impl Node {
         failure: &Failure,
     ) {
         self.address.route.serves(connection.address(), !failure.is_unanswered());
-        let purpose = match (failure, pipeline.kind) {
-            (_, PipelineKind::Blocking) => return,
-            (Failure::Interrupted { sent: true }, _) => ConnectionUse::Any,
+        let purpose = match (failure.kind, failure.delivery, pipeline.kind) {
+            (_, _, PipelineKind::Blocking) => return,
+            (FailureKind::Interrupted, Delivery::Pending, _) => ConnectionUse::Any,
             // No request follows an undo, and a new connection may work.
-            (Failure::Unreachable { delivery: Delivery::Pending, .. }, PipelineKind::Ordinary) => {
-                ConnectionUse::UndoOnly
-            }
+            (_, Delivery::Pending, PipelineKind::Ordinary) => ConnectionUse::UndoOnly,
             _ => return,
         };
         self.connection = Some((connection, purpose));
@@ -204,7 +197,7 @@ impl Node {
     fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, ConnectionUse), Refusal> {
         let at_most = match pipeline.timeout.is_zero() {
             // There is nothing to undo.
-            true if !self.has_sent => return Err(Failure::Interrupted { sent: false }.into()),
+            true if !self.has_sent => return Err(Failure::interrupted(Delivery::NotSent).into()),
             true => TO_CONNECT_AT_THE_END.min(self.io_timeout),
             false if pipeline.kind == PipelineKind::Undo => pipeline.timeout,
             false => self.io_timeout,
@@ -225,10 +218,8 @@ impl Node {
         pipeline: &Pipeline<'_>,
     ) -> Result<Vec<Value>, Refusal> {
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let handshake = match is_new {
-            true => handshake::commands(&mut self.address, self.probe),
-            false => Vec::new(),
-        };
+        let greeting = || handshake::commands(&mut self.address, self.probe);
+        let handshake = is_new.then(greeting).unwrap_or_default();
         let all = [&handshake, commands].concat();
         let mut replies = match connection
             .exchange(&all, Limit::of_replies(Duration::ZERO, timeout, interrupt))
@@ -256,7 +247,7 @@ impl Node {
                 return Err(refusal.at(connection.address(), &self.address));
             }
             (Some(Probe::Run), Some(information)) => {
-                let run = Run::from_info(&information).ok_or_else(|| self.unexpected_reply())?;
+                let run = handshake::run(&information).ok_or_else(|| self.unexpected_reply())?;
                 // An uptime is rounded down, so the earliest start of the same run is the best.
                 let is_better = |known: &Run| known.id == run.id && known.since < run.since;
                 self.run = self.run.take().filter(is_better).or(Some(run));

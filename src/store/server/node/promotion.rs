@@ -3,7 +3,7 @@
 use super::{Node, Refusal};
 use crate::rules::servers::promotion::{KEPT, Promotion};
 use crate::rules::servers::{Began, Run};
-use crate::rules::{Failure, Instant, ServerTime, millis};
+use crate::rules::{Failure, FailureKind, Instant, ServerTime, millis};
 use crate::store::wire::{self, Value, from_redis_value};
 
 /// What a server's last reply said of a promotion.
@@ -86,13 +86,12 @@ impl Node {
     /// The server was promoted, and cannot be marked.
     fn unmarked(&self, refusal: Refusal, key: &str) -> Failure {
         let is_denied = refusal.is_of_client();
-        match refusal.of_question() {
-            Failure::Misconfigured { .. } if is_denied => {
-                let what = "was promoted, and cannot vote for a user who cannot use the key";
-                let what = format!("{} {what} {key}", self.endpoint());
-                Failure::misconfigured(what, format!("allow ~{key}"))
-            }
-            failure => failure.reworded(|what| format!("{what}: {key}")),
+        let failure = refusal.of_question();
+        if !is_denied || failure.kind != FailureKind::Misconfigured {
+            return failure.reworded(|what| format!("{what}: {key}"));
         }
+        let what = "was promoted, and cannot vote for a user who cannot use the key";
+        let what = format!("{} {what} {key}", self.endpoint());
+        Failure::misconfigured(what, format!("allow ~{key}"))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::quorum::acquisition::{AttemptPhase, UNDECIDED};
-use rlock::rules::quorum::{Acquisition, LastReply, Proposal};
+use rlock::rules::quorum::{Acquisition, MemberAnswer, Proposal};
 use rlock::rules::{Answer, Fence, Instant, View};
 
 /// After this time, a server is old enough for any lease.
@@ -24,8 +24,7 @@ fn each_time(it: &mut Acquisition, mut change: impl FnMut(&mut Instant)) {
         change(&mut run.since);
     }
     match &mut it.phase {
-        AttemptPhase::Proposing { since, majority_at }
-        | AttemptPhase::Committing { since, majority_at, .. } => {
+        AttemptPhase::Asking { since, majority_at, .. } => {
             change(since);
             majority_at.iter_mut().for_each(change);
         }
@@ -45,17 +44,17 @@ pub(super) fn make_canonical(it: &mut Acquisition, tick: Duration) {
     each_time(it, |time| whole_ticks(time, tick));
     let round = it.round;
     (it.round, it.undecided) = (1, UNDECIDED);
-    if let AttemptPhase::Committing { raises, .. } = &mut it.phase {
+    if let AttemptPhase::Asking { hold: Some((_, raises)), .. } = &mut it.phase {
         *raises = (*raises).min(1);
     }
     for state in &mut it.members.0 {
         state.round = u64::from(state.round == round);
         match &mut state.last_reply {
-            LastReply::Proposed(proposal) => {
+            Some(MemberAnswer::Proposed(proposal)) => {
                 proposal.position = 0;
                 make_view_canonical(&mut proposal.view);
             }
-            LastReply::Refused(Answer::Busy(view) | Answer::Queued { view, .. }) => {
+            Some(MemberAnswer::Answer(Answer::Busy(view) | Answer::Queued { view, .. })) => {
                 view.fence = None;
                 make_view_canonical(view);
             }
@@ -67,12 +66,12 @@ pub(super) fn make_canonical(it: &mut Acquisition, tick: Duration) {
 /// The fencing tokens that a request knows.
 pub(super) fn fences(it: &mut Acquisition) -> impl Iterator<Item = &mut u64> {
     let wanted = match &mut it.phase {
-        AttemptPhase::Committing { held, .. } => Some(&mut held.0.0),
+        AttemptPhase::Asking { hold: Some((held, _)), .. } => Some(&mut held.0.0),
         _ => None,
     };
     let replies = it.members.0.iter_mut().flat_map(|state| match &mut state.last_reply {
-        LastReply::Proposed(proposal) => fences_of(proposal).collect(),
-        LastReply::Granted((fence, _)) => vec![&mut fence.0],
+        Some(MemberAnswer::Proposed(proposal)) => fences_of(proposal).collect(),
+        Some(MemberAnswer::Answer(Answer::Granted { fence, .. })) => vec![&mut fence.0],
         _ => Vec::new(),
     });
     wanted.into_iter().chain(replies)

@@ -14,7 +14,7 @@ use rlock::rules::quorum::{
 };
 use rlock::rules::servers::{Began, Run};
 use rlock::rules::waiter::{Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
-use rlock::rules::{Answer, Failure, Instant, Lease, Renewal, UserMessage};
+use rlock::rules::{Answer, Delivery, Failure, FailureKind, Instant, Lease, Renewal, UserMessage};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
@@ -81,8 +81,8 @@ impl World {
     fn carry_out(&mut self, index: usize, outgoing: Vec<Outgoing>, step: AttemptStep) {
         for Outgoing { member, round, what } in outgoing {
             match what {
-                MemberRequest::Ask(part) => {
-                    self.send(index, member, What::Ask(part), round, true);
+                MemberRequest::Ask(op) => {
+                    self.send(index, member, What::Ask(op), round, true);
                 }
                 MemberRequest::Listen(at_most) => {
                     self.servers[member].listen(index, round, now() + at_most);
@@ -124,7 +124,7 @@ impl World {
                 let failure = votes.too_few(names, usable);
                 Err(if acquisition.may_be_known() { failure.but_maybe_executed() } else { failure })
             }
-            AttemptEnd::Woken => Err(Failure::Interrupted { sent: true }),
+            AttemptEnd::Woken => Err(Failure::interrupted(Delivery::Pending)),
         };
         // A failure says itself whether the waiter has to withdraw the request.
         let continues =
@@ -161,7 +161,7 @@ impl World {
 
     pub(super) fn signal(&mut self, index: usize) {
         let Phase::Acquiring(_, acquisition, doing) = &self.clients[index].phase else { return };
-        let failure = Failure::Interrupted { sent: true };
+        let failure = Failure::interrupted(Delivery::Pending);
         let event = match doing {
             Doing::Attempt(_) => {
                 WaitEvent::Answered { sent: acquisition.started, answer: Err(failure) }
@@ -244,7 +244,8 @@ impl World {
         let mut votes = Votes::new(SERVERS);
         for (member, server) in self.servers.iter_mut().enumerate() {
             if !server.lines[index].is_busy() {
-                let failed = || Failure::Unavailable(UserMessage::new("no answer"));
+                let failed =
+                    || Failure::new(FailureKind::Unavailable, UserMessage::new("no answer"));
                 votes.asked[member] = true;
                 votes.votes[member] = Some(server.renew(request).ok_or_else(failed));
             }

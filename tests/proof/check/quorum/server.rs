@@ -120,8 +120,8 @@ impl Server {
         let mut calls = Calls { lock: &mut self.lock, now: self.clock, is_replica: false };
         let line = &mut self.lines[client];
         match sent.what {
-            What::Ask(part) => {
-                let reply = ask(&mut calls, request, part, sent);
+            What::Ask(op) => {
+                let reply = ask(&mut calls, request, op, sent);
                 line.mail.clear();
                 if sent.awaited.is_some() {
                     line.reply =
@@ -283,19 +283,19 @@ fn failed(round: u64, failure: Failure) -> Replied {
 }
 
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
-fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) -> MemberAnswer {
-    let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
+fn ask(calls: &mut Calls<'_>, request: &Request, op: QuorumOp, sent: &Sent) -> MemberAnswer {
+    let heartbeat = request.heartbeat.filter(|_| !matches!(op, QuorumOp::Restore(_)));
     let request = Request { heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
-        match calls.vote(&request, part, sent.attempt + more) {
+        match calls.vote(&request, op, sent.attempt + more) {
             Break(Verdict::Again) if sent.awaited.is_some() => {}
             Break(Verdict::Again) => break,
             Break(Verdict::Answer(answer)) => return MemberAnswer::Answer(answer),
-            Continue(mut place) => {
+            Continue(mut proposal) => {
                 // Time passes only in ticks.
-                let ticks = place.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
-                place.sleep = TICK * ticks;
-                return MemberAnswer::Proposed(place);
+                let ticks = proposal.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
+                proposal.sleep = TICK * ticks;
+                return MemberAnswer::Proposed(proposal);
             }
             Break(Verdict::AheadOfClock { now, .. }) => {
                 return MemberAnswer::AheadOfClock(AHEAD, now);

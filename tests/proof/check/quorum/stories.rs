@@ -21,34 +21,6 @@ fn asks(world: &World, client: usize, servers: [usize; 3]) -> World {
     world
 }
 
-/// A client holds the lock, and releases it, but the last server does not learn of that.
-fn released_but_for_one(name: &'static str) -> World {
-    let world = asks(&World::begin(name), 0, [0, 1, 2]);
-    assert!(world.clients[0].holds());
-    let mut world = world.after(Turn::new(Action::Finish, 0, 0));
-    world.servers[2].lines[0].requests.clear();
-    execute(&execute(&world, 0, 0), 0, 1)
-}
-
-/// The server told a client that was started inside the former holder's command that it waits for
-/// itself.
-#[test]
-fn a_server_that_missed_a_release_refuses_nobody() {
-    for servers in [[0, 1, 2], [2, 0, 1], [0, 2, 1]] {
-        let world = asks(&released_but_for_one("x,xd"), 1, servers);
-        assert!(world.clients[1].holds(), "{servers:?}");
-    }
-}
-
-/// The waiter asked the server again as soon as it was refused.
-#[test]
-fn a_waiter_that_one_server_refuses_sleeps_like_any_other() {
-    let world = asks(&released_but_for_one("x,x,xd"), 1, [0, 1, 2]);
-    assert!(world.clients[1].holds());
-    let world = asks(&world, 2, [2, 0, 1]);
-    assert!(world.clients[2].is_acquiring() && world.under_way() == 0);
-}
-
 /// Each of two servers gave the larger fencing token to another request. Both requests then asked for
 /// the same larger one, again and again, until a lease was over.
 #[test]

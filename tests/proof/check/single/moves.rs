@@ -1,6 +1,7 @@
 //! The moves of a client: they carry out what the waiter, the renewals, the supervisor and the
 //! attempts to release decide, and decide nothing.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -13,8 +14,8 @@ use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::{Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use rlock::rules::{
-    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Seen, Slot, Ticket, UserMessage,
-    Verdict,
+    Attempts, Delivery, Failure, FailureKind, Instant, Lease, LossPolicy, Seen, Slot, Ticket,
+    UserMessage, Verdict,
 };
 
 /// Less than a lease.
@@ -133,7 +134,7 @@ impl World {
         match connection.take_reply() {
             Some((Reply::Refused, sent)) => {
                 connection.close();
-                let refused = Failure::NotHere(UserMessage::new("is a replica"));
+                let refused = Failure::new(FailureKind::NotHere, UserMessage::new("is a replica"));
                 self.answered(index, sent, Err(refused));
             }
             Some((reply, sent)) => self.answered(index, sent, Ok(reply)),
@@ -182,8 +183,8 @@ impl World {
                     reply => unawaited(reply),
                 });
                 match attempts.answered(sent, release, now()) {
-                    Next::Done(_) | Next::Failed(_) => self.stop(index, Phase::Ended),
-                    Next::Again(_, at) => *again = Some(at),
+                    Break(_) => self.stop(index, Phase::Ended),
+                    Continue((_, at)) => *again = Some(at),
                 }
             }
             phase => panic!("nothing was awaited in {phase:?}"),
@@ -232,13 +233,13 @@ impl World {
         match pending {
             Pending::Answer(..) => {
                 let sent = client.connection.interrupt().unwrap_or(now());
-                let answer = Err(Failure::Interrupted { sent: true });
+                let answer = Err(Failure::interrupted(Delivery::Pending));
                 self.tell_waiter(index, WaitEvent::Answered { sent, answer });
             }
             // A blocking command ends with its connection.
             Pending::Sleep(_) => {
                 client.connection.close();
-                let interrupted = Err(Failure::Interrupted { sent: true });
+                let interrupted = Err(Failure::interrupted(Delivery::Pending));
                 self.tell_waiter(index, WaitEvent::Woken(interrupted));
             }
             Pending::Rest(_) => self.tell_waiter(index, WaitEvent::Woken(Ok(()))),

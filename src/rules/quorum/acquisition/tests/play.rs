@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::super::*;
 use crate::rules::servers::Began;
-use crate::rules::{Fence, Holder, Key, Name, Owner, Prefix, ServerTime, State, Token, Ttl};
+use crate::rules::{
+    Failure, Fence, Holder, Key, Name, Owner, Prefix, ServerTime, State, Token, Ttl,
+};
 
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -41,11 +43,11 @@ impl Play {
 
     /// The parts that the members are asked for.
     pub(super) fn asked(&self) -> Vec<(usize, QuorumOp)> {
-        let part = |sent: &Outgoing| match sent.what {
-            MemberRequest::Ask(part) => Some((sent.member, part)),
+        let op = |sent: &Outgoing| match sent.what {
+            MemberRequest::Ask(op) => Some((sent.member, op)),
             MemberRequest::Listen(_) => None,
         };
-        self.outgoing.iter().filter_map(part).collect()
+        self.outgoing.iter().filter_map(op).collect()
     }
 
     pub(super) fn reply(&mut self, member: usize, reply: MemberAnswer) {
@@ -81,7 +83,7 @@ impl Play {
     }
 
     pub(super) fn commits(&self) -> bool {
-        self.asked().iter().any(|(_, part)| matches!(part, QuorumOp::Commit(..)))
+        self.asked().iter().any(|(_, op)| matches!(op, QuorumOp::Commit(..)))
     }
 
     pub(super) fn waits(&self) -> bool {
@@ -140,5 +142,5 @@ pub(super) fn granted(fence: u64) -> MemberAnswer {
 }
 
 pub(super) fn failed() -> MemberAnswer {
-    MemberAnswer::Failed(Failure::Interrupted { sent: true })
+    MemberAnswer::Failed(Failure::interrupted(Delivery::Pending))
 }
