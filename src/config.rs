@@ -115,6 +115,7 @@ mod tests {
             (readme, "`--kill-after`: ", kill_after, " by default"),
             (readme, "notices within ", interval, ""),
             (readme, "within another ", kill_after, ""),
+            (readme, "SIGTERM comes ", stop, " after the last renewal"),
             (promises, "One dead waiter costs at most ", claim, ""),
             (promises, "cost at most ", 2 * claim, ""),
             (promises, "", 2 * claim + 3 * heartbeat(ttl), " with the default TTL"),

@@ -37,6 +37,7 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         &["inspect"],
         "`--attention` or `--servers` found nothing or, without them, NAME is not free",
     ),
+    ("0", &["inspect"], "without them, a list was shown, even an empty one"),
     (
         "1",
         &["inspect"],

@@ -107,8 +107,15 @@ fn figures_that_follow_from_the_defaults_are_current() {
                 "notices within {renewal} s and stops its command within another {kill_after} s"
             ),
         ),
-        ("README.md", format!("until its lease expires: by default, at most {ttl} s")),
+        ("README.md", format!("until its lease expires (by default, at most {ttl} s)")),
         ("README.md", format!("`--kill-after`: {kill_after} s by default")),
+        (
+            "README.md",
+            format!(
+                "SIGTERM comes {stop} s after the last renewal and SIGKILL at {ttl} s (defaults)"
+            ),
+        ),
+        ("README.md", format!("SIGTERM comes immediately, and SIGKILL {kill_after} s later")),
         ("docs/other-tools.md", format!("the lock is free after {ttl} s (`--ttl`) |")),
         ("docs/promises.md", format!("{} s with the default TTL", 4 + 3 * heartbeat)),
         ("docs/troubleshooting.md", format!("Otherwise, keep {ttl} s.")),

@@ -540,6 +540,12 @@ fn a_superseded_deployment_can_wait_until_the_newer_one_has_finished() {
     newer.end().exits(0);
     older.end().exits(0);
     assert_eq!(place.log(), ["deploy.sh"]);
+    let accept = between(DOC, "superseded deployment as failed, append `", "`");
+    for (status, wanted) in [(79, 0), (76, 76), (3, 3)] {
+        for end in [accept, wait] {
+            place.run(&format!("(exit {status}) {end}")).exits(wanted);
+        }
+    }
 }
 
 #[test]

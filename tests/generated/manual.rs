@@ -69,11 +69,17 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Each file that rlock uses.
-pub(crate) const FILES: &[(&str, &str)] = &[(
-    "$XDG_STATE_HOME/rlock, ~/.local/state/rlock",
-    "Locks of RLOCK_URL=local:. With local:/DIRECTORY, they are in DIRECTORY. Deleting the file of a \
+pub(crate) const FILES: &[(&str, &str)] = &[
+    (
+        "$XDG_STATE_HOME/rlock, ~/.local/state/rlock",
+        "Locks of RLOCK_URL=local:. With local:/DIRECTORY, they are in DIRECTORY. Deleting the file of a \
      lock revokes the lock.",
-)];
+    ),
+    (
+        "/usr/local/share/doc/rlock/docs, /usr/share/doc/rlock/docs",
+        "The pages that these manuals call docs/..., as installed by make install or by a package.",
+    ),
+];
 
 /// Each field of the JSON documents, as a path. A test compares them with what rlock prints.
 pub(crate) const JSON: &[(Subcommands, &str, &str)] = &[
@@ -156,7 +162,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
     (
         "locks[].state",
         "held; free: only with NAME or --all; cooling: released, but kept for --at-least; \
-         revoked: its holds were revoked, but not released yet; foreign: held by another tool.",
+         revoked: ended by an operator, a deletion or a loss of data, but not released yet; foreign: \
+         held by another tool.",
     ),
     ("locks[].mode", "exclusive, shared or slots."),
     ("locks[].slots", "Maximum number of holders, if the mode is slots."),
@@ -265,8 +272,8 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
 ];
 
 /// The section about what --servers finds.
-pub(crate) const FINDINGS: &str = "What inspect --servers finds, the worst first: where it comes from, and the remedy unless the \
-     message has another.";
+pub(crate) const FINDINGS: &str = "What inspect --servers finds, the worst first: how it is found, and the remedy unless the \
+     message, which describes the problem, has another.";
 
 /// The section about messages that need more than a line, one paragraph per item.
 pub(crate) const DIAGNOSTICS: &[&str] = &[

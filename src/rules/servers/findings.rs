@@ -50,7 +50,7 @@ const fn many(about: About, breaks: u8, find: fn(&Survey, &Server) -> Vec<UserMe
 /// All findings, the worst first: what stops all locks, then causes before their consequences.
 const ROWS: &[Row] = &[
     // A majority must vote for a lock.
-    all(["no-lock", TRYING, "restore the servers below"], 0, |survey| {
+    all(["no-lock", TRYING, "restore the servers that the next findings name"], 0, |survey| {
         let votes = |it: &&Server| {
             let fails = |(step, result): &(&str, Result<_, _>)| {
                 ["acquire", "vote"].contains(step) && result.is_err()
@@ -88,7 +88,7 @@ const ROWS: &[Row] = &[
         problems.into_iter().map(message).collect()
     }),
     // What the server refuses to tell, unless a client could not use it for the same reason.
-    many(["not-checked", "any question", "allow the question"], 0, |_, server| {
+    many(["not-checked", "a refused command", "allow the command"], 0, |_, server| {
         let is_told = |why: &UserMessage| {
             server.steps.iter().any(|(_, step)| step.as_ref().is_err_and(|other| other == why))
         };
@@ -121,7 +121,7 @@ const ROWS: &[Row] = &[
         Some(format!("reports the cluster as '{state}'"))
     }),
     each(
-        ["cluster-slots", CLUSTER, "restore their servers, or assign them to others"],
+        ["cluster-slots", CLUSTER, "restore the servers of lost slots, or reassign the slots"],
         0,
         |_, it| {
             let served = it.facts.number("cluster_slots_ok").filter(|served| *served < 16_384)?;
@@ -159,7 +159,7 @@ const ROWS: &[Row] = &[
         };
         server.facts.replicas().filter_map(problem).map(UserMessage::new).collect()
     }),
-    many(["replica-not-checked", REPLICA, "let this host connect to it"], 1, |_, server| {
+    many(["replica-not-checked", REPLICA, "let this host reach the replica"], 1, |_, server| {
         let failure = server.failure.iter().filter(|_| server.role == Role::Replica);
         let master = server.master.as_deref().unwrap_or_default();
         let is_of = |why: &str| format!("replica of {master} was not checked: {why}");
@@ -167,7 +167,7 @@ const ROWS: &[Row] = &[
     }),
     // With different ones, Sentinel prefers a replica that may have received less. One with 0 is never
     // promoted.
-    each(["replica-priority", REPLICA, "set one replica-priority on all of them"], 1, |all, it| {
+    each(["replica-priority", REPLICA, "give all replicas one replica-priority"], 1, |all, it| {
         let is_its = |other: &&Server| {
             other.role == Role::Replica && other.master.as_ref() == Some(&it.name)
         };
@@ -236,7 +236,7 @@ const ROWS: &[Row] = &[
         let is_short = !timeout.is_zero() && timeout <= heartbeat(survey.ttl.get());
         is_short.then(|| format!("closes connections that are idle for {}", show(timeout)))
     }),
-    many(["certificate", "TLS", "renew it"], 0, |_, server| {
+    many(["certificate", "TLS", "renew the certificate"], 0, |_, server| {
         let told = |(what, left): &(&str, Duration)| format!("{what} expires in {}", show(*left));
         server.certificates.iter().map(told).map(UserMessage::new).collect()
     }),
@@ -258,7 +258,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Where findings come from.
-const TRYING: &str = "what a client does";
+const TRYING: &str = "trying what a client does";
 const INFO: &str = "INFO";
 const CONFIG: &str = "CONFIG GET";
 const CLUSTER: &str = "CLUSTER INFO";
