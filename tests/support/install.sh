@@ -71,7 +71,7 @@ need_rust() {
         missing="Rust $wanted or later (https://rustup.rs)"
     elif ! recent_cargo; then
         found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2)
-        missing="Rust $wanted or later (https://rustup.rs; cargo here is ${found:-not usable})"
+        missing="Rust $wanted or later (https://rustup.rs; cargo here is ${found:-not usable; run rustup default stable})"
     fi
     printf '#include <stdio.h>\n' | cc -fsyntax-only -x c - 2>/dev/null ||
         missing="${missing:+$missing, and }a C compiler (on Debian or Ubuntu: apt install gcc libc6-dev)"
@@ -85,10 +85,11 @@ recent_cargo() {
 
 # need_target TARGET installs what cargo needs to build for a musl TARGET.
 need_target() {
-    need musl-gcc:musl-tools
     rustc --print target-libdir --target "$1" >/dev/null 2>&1 || die "unknown target: $1"
+    [ -d "$(rustc --print target-libdir --target "$1")" ] || present rustup ||
+        die "no standard library for $1; install it (rustup not found)"
+    need musl-gcc:musl-tools
     [ -d "$(rustc --print target-libdir --target "$1")" ] && return
-    present rustup || die "no standard library for $1; install it (rustup not found)"
     rustup target add "$1" || die "cannot install the standard library for $1"
 }
 
