@@ -42,10 +42,9 @@ impl<'a> Child<'a> {
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
         let group = command.group.as_ref();
-        signals.mark_unreached(u32::MAX);
-        let spawned = spawn(&program, group.map(OwnGroup::id), inherited, stop_at)?;
-        signals.mark_unreached(spawned.unreached);
-        Ok(Self { pid: spawned.pid, end: None, group, is_to_stop: false })
+        let pid = spawn(&program, group.map(OwnGroup::id), inherited, stop_at)?;
+        signals.mark_unreached();
+        Ok(Self { pid, end: None, group, is_to_stop: false })
     }
 
     /// Sends a signal to the command, even if it has left the group that was made for it, and to

@@ -55,22 +55,21 @@ pub(crate) fn test_signal(process: BorrowedFd<'_>) -> nix::Result<()> {
     Errno::result(unsafe { libc::syscall(call, process, none, no_details, no_flags) }).map(drop)
 }
 
-/// Drops the blocked signals that have arrived, and returns one bit for each. Makes system calls
-/// only, so that it can be called between fork and exec.
-pub(crate) fn discard_arrived() -> u32 {
+/// Drops the blocked signals that have arrived. Makes system calls only, so that it can be called
+/// between fork and exec.
+pub(crate) fn discard_arrived() {
     let signals: SigSet = handled().collect();
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let no_details = std::ptr::null_mut();
-    let mut discarded = 0;
     // At most, because others may send them faster than this drops them.
     for _ in 0..MOST {
         // SAFETY: two pointers are valid, and the third may be null.
         let next = unsafe { libc::sigtimedwait(signals.as_ref(), no_details, &raw const at_once) };
         // It fails when none is left.
-        let Ok(number @ 1..) = u32::try_from(next) else { break };
-        discarded |= 1 << number;
+        if next <= 0 {
+            break;
+        }
     }
-    discarded
 }
 
 /// The signals that have arrived. A signal that rlock has listened for has no other effect, even
@@ -123,14 +122,12 @@ impl Signals {
         !self.kept.is_empty()
     }
 
-    /// Marks some of the signals that have arrived as sent to this process only, because they did
-    /// not reach the command: they came before it existed, or it has discarded them. `which` has
-    /// one bit for each.
-    pub(crate) fn mark_unreached(&mut self, which: u32) {
+    /// Marks the signals that have arrived as sent to this process only. Call this just after the
+    /// command has started: they may have come before it existed, and one that has reached it has
+    /// ended or stopped it, or is ignored by it, because a new program handles none.
+    pub(crate) fn mark_unreached(&mut self) {
         self.kept = self.pending();
-        for arrival in &mut self.kept {
-            arrival.by_terminal &= which & (1 << arrival.signal as u32) == 0;
-        }
+        self.kept.iter_mut().for_each(|arrival| arrival.by_terminal = false);
     }
 
     /// Stops this process by the default action of a signal that it listens for. Returns when the

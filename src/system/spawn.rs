@@ -1,7 +1,7 @@
 //! A program in a new process, started as the caller of rlock would have started it.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::libc::c_int;
@@ -33,13 +33,6 @@ impl From<io::Error> for NotStarted {
     }
 }
 
-/// The process of a program that has been started.
-pub(crate) struct Spawned {
-    pub(crate) pid: Pid,
-    /// The signals that did not reach the program if they arrived before it: a set of bits.
-    pub(crate) unreached: u32,
-}
-
 /// Starts the program with everything that rlock inherited, in this process group or rlock's, but
 /// never after `stop_at`. Call this on the main thread, because the program dies with the thread
 /// that started it. Call it with all signals blocked: otherwise a signal could act on the new
@@ -52,13 +45,13 @@ pub(crate) fn spawn(
     group: Option<Pid>,
     inherited: Inherited,
     stop_at: Instant,
-) -> Result<Spawned, NotStarted> {
+) -> Result<Pid, NotStarted> {
     let parent = getpid();
     let (failures, report) = io::pipe().named("pipe2")?;
-    let (runs, discarded) = (AtomicBool::new(false), AtomicU32::new(0));
+    let runs = AtomicBool::new(false);
     let in_child = || {
         runs.store(true, Ordering::Relaxed);
-        let failed = match prepare(parent, group, &discarded, inherited, stop_at) {
+        let failed = match prepare(parent, group, inherited, stop_at) {
             Ok(()) => FailedStep { step: SpawnStep::Exec, errno: program.exec() },
             Err(failed) => failed,
         };
@@ -66,7 +59,7 @@ pub(crate) fn spawn(
         failed.send(&report);
         127
     };
-    // SAFETY: all signals are blocked. The child makes system calls and stores three values: no
+    // SAFETY: all signals are blocked. The child makes system calls and stores two values: no
     // allocation, no lock.
     let pid = unsafe { fork(&in_child) }.named("clone")?;
     // Otherwise the pipe would stay open.
@@ -74,10 +67,10 @@ pub(crate) fn spawn(
     // A child that shares rlock's memory becomes its program, or fails, before rlock continues. To
     // wait for the kernel to close the pipe would then take as long as the whole start.
     if runs.load(Ordering::Relaxed) {
-        return Ok(Spawned { pid, unreached: discarded.load(Ordering::Relaxed) });
+        return Ok(pid);
     }
     match FailedStep::receive(failures) {
-        None => Ok(Spawned { pid, unreached: u32::MAX }),
+        None => Ok(pid),
         Some(failed) => {
             while waitpid(pid, None) == Err(Errno::EINTR) {}
             Err(failed.into())
@@ -89,7 +82,6 @@ pub(crate) fn spawn(
 fn prepare(
     parent: Pid,
     group: Option<Pid>,
-    discarded: &AtomicU32,
     inherited: Inherited,
     stop_at: Instant,
 ) -> Result<(), FailedStep> {
@@ -105,7 +97,7 @@ fn prepare(
     }
     // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
     // rlock too, which waits for the exec.
-    discarded.store(signals::discard_arrived(), Ordering::Relaxed);
+    signals::discard_arrived();
     inherited.restore().map_err(failed(SpawnStep::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
     if Instant::now() < stop_at {
