@@ -54,10 +54,11 @@ end
 -- that a failure to record does not keep the lock from moving on.
 local function record(entries)
   if #entries == 0 then return end
-  local length = spare_call('RPUSH', HISTORY, unpack(entries))
-  if not length then return end
+  local length = redis.pcall('RPUSH', HISTORY, unpack(entries))
+  if is_wrong_type(length) then return end
+  if type(length) == 'table' then return redis.call('RPUSH', HISTORY, unpack(entries)) end
   -- Only another client can have added more than this.
-  if length > 2 * HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -2 * HISTORY_LENGTH, -1) end
+  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -2 * HISTORY_LENGTH, -1) end
   for number = math.min(length, 2 * HISTORY_LENGTH), HISTORY_LENGTH + 1, -1 do
     redis.call('LREM', HISTORY, 1, least_useful(number))
   end
@@ -80,8 +81,9 @@ end
 -- The last entries, the latest last, at most this many if given; and whether they can be read.
 local function last_entries(at_most)
   local from = at_most and -at_most or 0
-  local entries = spare_call('LRANGE', HISTORY, from, -1)
-  return entries or {}, entries ~= nil
+  local entries = redis.pcall('LRANGE', HISTORY, from, -1)
+  if is_wrong_type(entries) then return {}, false end
+  return entries.err and redis.call('LRANGE', HISTORY, from, -1) or entries, true
 end
 
 -- How, when and by whom a token's hold ended, if it is in the history. If not, the fourth result is
@@ -97,10 +99,9 @@ local function recorded(token)
   return nil, nil, nil, readable and #entries < HISTORY_LENGTH
 end
 
--- Adds the entries for the last of these expired holds, pairs of token and deadline, the earliest
--- first, to `entries`, if any.
-local function expired_entries(expired, entries)
-  entries = entries or {}
+-- The entries for the last of these expired holds, pairs of token and deadline, the earliest first.
+local function expired_entries(expired)
+  local entries = {}
   for i = math.max(1, #expired - 2 * HISTORY_LENGTH + 1), #expired, 2 do
     entries[#entries + 1] = history_entry(expired[i], 'expired', expired[i + 1], '')
   end
@@ -114,5 +115,6 @@ local function history(at_most)
   if number == 0 then return entries end
   local expired = redis.call('ZRANGE', HOLDS, math.max(number - HISTORY_LENGTH, 0), number - 1,
     'WITHSCORES')
-  return expired_entries(expired, entries)
+  for _, entry in ipairs(expired_entries(expired)) do entries[#entries + 1] = entry end
+  return entries
 end

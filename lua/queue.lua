@@ -18,8 +18,10 @@ local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. r
 -- The message is 'head' for a new head, its nomination() for a nominated waiter, or nil for any other.
 local function wake(token, message)
   local mailbox = mailbox_of(token)
+  local length = redis.pcall('RPUSH', mailbox, message or 'look')
   -- Only that waiter must fail, whose BLPOP does.
-  if not spare_call('RPUSH', mailbox, message or 'look') then return end
+  if is_wrong_type(length) then return end
+  if type(length) == 'table' then return redis.call('RPUSH', mailbox, message or 'look') end
   redis.call('PEXPIREAT', mailbox, int(now + 2 * CLAIM_WINDOW))
 end
 
@@ -56,7 +58,11 @@ local function enqueue(agreed, goes_next)
   redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
-    ticket = agreed == 0 and math.max(last + 1, own_ticket()) or agreed or last + 1
+    if agreed == 0 then
+      ticket = math.max(last + 1, own_ticket())
+    else
+      ticket = agreed or last + 1
+    end
     lock.ticket = int(math.max(last, ticket))
     redis.call('HSET', STATE, 'ticket', lock.ticket)
     redis.call('ZADD', QUEUE, int(goes_next and ticket - NEXT_OFFSET or ticket), TOKEN)

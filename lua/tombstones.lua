@@ -12,9 +12,12 @@ local TOMBSTONE_DURATION = 60 * 1000
 local function add_tombstone(token, ttl)
   local duration = math.max(ttl, TOMBSTONE_DURATION)
   -- The marks that expire first make room. Removing them first keeps the new one.
-  local removed = spare_call('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)
+  local removed = redis.pcall('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)
   -- While something else is in place of the marks, every request is rejected.
-  if not removed then return end
+  if is_wrong_type(removed) then return end
+  if type(removed) == 'table' then
+    return redis.call('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)
+  end
   -- Marks that another client wrote, and that would never make room.
   local odd = removed > 0 and redis.call('ZCOUNT', TOMBSTONES, int(now + LONGEST), '+inf') or 0
   if odd > 0 then redis.call('ZREMRANGEBYRANK', TOMBSTONES, -odd, -1) end

@@ -37,7 +37,8 @@ local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation'
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   generation = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5],
   notified = fields[6], revoked_up_to = tonumber(fields[7] or 0), nominated = fields[8] or '',
-  newest = fields[9], skipped = fields[10], count = redis.call('ZCARD', HOLDS) }
+  newest = fields[9], skipped = fields[10], count = redis.call('ZCARD', HOLDS),
+  live = false, deleted = false, foreign = false, cleanup_pending = false }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
 -- to another tool: the lock stays busy until that key is gone.
@@ -51,13 +52,11 @@ local function is_free() return lock.count == 0 and not lock.foreign end
 -- When the state expires, unless a later hold or waiter keeps it.
 local function state_expiry() return int(now + math.max(guard_left(), 0) + DAY) end
 
--- The reply to a command about a key that the lock can do without, or nil if another tool has put
--- something else in its place: that must not hide what the script has done before. Any other failure
--- is repeated with call, so that the reply names the command.
-local function spare_call(...)
-  local reply = redis.pcall(...)
-  if type(reply) ~= 'table' or not reply.err then return reply end
-  return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...) or nil
+-- Whether pcall failed because another tool has put something else in place of a key that the lock
+-- can do without. That must not hide what the script has done before. The caller repeats any other
+-- failure with call, so that the reply names the command.
+local function is_wrong_type(reply)
+  return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE', 1, true) ~= nil
 end
 
 -- A write that changes nothing. It has two uses:

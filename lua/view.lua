@@ -40,7 +40,7 @@ local function with_waiters(records, from)
   return records
 end
 
--- The lock as a list of records: these, up to `holders_at_most` holders, from the one at
+-- The lock as a list of records: `records`, if any, up to `holders_at_most` holders, from the one at
 -- `holders_from` (nil: those whose leases last longest), the clients that were turned away (see
 -- history.lua), and the lock itself:
 --   lock         'free', 'held', 'cooling', 'revoked' or 'foreign'
@@ -53,6 +53,7 @@ end
 --   generation
 --   fence        the last one
 local function view(holders_from, holders_at_most, records)
+  records = records or {}
   local state, number, left, scored = lock.foreign and 'foreign' or 'free', 0, nil, {}
   if lock.live then
     number = redis.call('ZCOUNT', HOLDS, int(now), '+inf')
@@ -79,4 +80,4 @@ local function view(holders_from, holders_at_most, records)
 end
 
 -- For a reply to a request that waits or is refused.
-local function brief_view() return view(nil, MAX_REMINDED, {}) end
+local function brief_view() return view(nil, MAX_REMINDED) end

@@ -190,14 +190,11 @@ pub(crate) fn array(elements: &[Vec<u8>]) -> Vec<u8> {
 
 /// A held lock with so many waiters.
 fn view(waiters: usize) -> Vec<u8> {
-    let waiter = ["w", "shared", "exec\nh\nu\n1\nc\nl", "1", ""].map(bulk);
-    let waiters = array(&vec![array(&waiter); waiters]);
-    let none = array(&[]);
-    let [now, held, mode, fence, text] = ["9", "held", "shared", "1", ""].map(bulk);
-    let (left, count) = (b":9\r\n".to_vec(), b":0\r\n".to_vec());
-    let about = [now, held, mode, left, fence, text.clone()];
-    let lists = [count.clone(), none.clone(), count, waiters, none, text.clone(), text];
-    array(&[&about[..], &lists].concat())
+    let waiter = "\nwaiter \nmode shared\nsince 1\nid w\nhost h\nuser u\npid 1\ncommand c\nlabel l";
+    let lock = "\nlock held\nnow 9\nmode shared\nleft 9\nholders 0\nwaiters 0\nfence 1";
+    let mut records = vec![bulk(waiter); waiters];
+    records.push(bulk(lock));
+    array(&records)
 }
 
 /// An rlock that may take 64 MiB more than it takes with any server.
@@ -247,7 +244,7 @@ fn a_list_takes_bounded_memory() {
     for (locks, waiters, told) in [
         (1_000_000, 0, Err("locks take more than 32 MiB; use a narrower pattern or --prefix")),
         (5_000, 100, Err("locks take more than 32 MiB")),
-        (5, 101, Err("unexpected reply")),
+        (5, 301, Err("unexpected reply")),
         (800, 100, Ok(800)),
         (30_000, 0, Ok(30_000)),
     ] {

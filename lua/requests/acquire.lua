@@ -1,13 +1,11 @@
 -- Requests the lock: for a new client, for a waiter that was woken or whose heartbeat is due, or
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
--- Upper-case names that this file does not define are arguments, named in asking.lua, or keys, limits
--- and the token, named in lock.lua. build/scripts.rs prepends the functions that this file needs.
+-- asking.lua lists and names the arguments before these; lock.lua names the keys and the token.
 -- ARGV[LAST + 1] generation  of the lock when the caller last saw holders; '' without the next ones
 -- ARGV[LAST + 2] fence       the largest of these holders
 -- ARGV[LAST + 3] left        ms that the longest of their leases may last
--- ARGV[LAST + 4] ids         of these holders, separated by spaces; '*', which no release removes, if
---                            some were not listed
+-- ARGV[LAST + 4] ids         of these holders, separated by spaces; '*' for those that were not listed
 --
 -- Replies:
 -- granted()
@@ -27,19 +25,15 @@ local GENERATION, IDS = ARGV[LAST + 1], ARGV[LAST + 4]
 local FENCE, LEFT = tonumber(ARGV[LAST + 2]), tonumber(ARGV[LAST + 3])
 
 -- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
--- would only grant it with take(), which asking.lua has.
+-- would only grant it.
 if not (guard or lock.written or lock.ticket or SUPERSEDE) and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
   return take(OWNER ~= '' and OWNER or FRESH)
 end
 
--- It has ended, was granted already, or must ask again.
-local over = check()
+local over = check() or is_copy() and proven({ 'again' }) or ahead(last_fence())
 if over then return over end
-if is_copy() then return proven({ 'again' }) end
-local implausible = ahead(last_fence())
-if implausible then return implausible end
--- Its client has stopped the command before it asks again, so its revoked hold can go.
+-- A caller that asks again no longer relies on its revoked hold.
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them: keep everybody out until their leases have ended or were released.
@@ -47,7 +41,6 @@ if GENERATION ~= '' and not lock.foreign
   and (GENERATION ~= lock.generation or FENCE > last_fence()) then
   close(GENERATION, FENCE, LEFT, IDS)
 end
--- In its first call, a request has no ticket (0), and cancels nothing.
 local superseded = supersede(SUPERSEDE)
 if superseded then return superseded end
 -- This may grant the lock to the caller, if it waited: it then claims its hold below.
@@ -60,7 +53,6 @@ if refused then return refused end
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
 local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
 if entered or admissible(MODE, 0) and is_first then
-  -- What is granted at once needs no second call: it gets its ticket, and cancels older ones, now.
   if SUPERSEDE == 0 then supersede(own_ticket()) end
   local reply = take(owner)
   if SUPERSEDE == 0 then admit() end

@@ -41,7 +41,6 @@ const SURVIVORS: &[&str] = &[
     // The value is never missing there.
     "admission.lua admit: or 0 → or 9e15",
     "history.lua history: or 0 → or 9e15",
-    "history.lua recorded: or 0 → or 9e15",
     "member.lua is_kept_out: or 0 → or 9e15",
     "queue.lua wake_first: or 0 → or 9e15",
     "reconcile.lua reconcile: or 0 → or 9e15",
@@ -81,6 +80,7 @@ const SURVIVORS: &[&str] = &[
     // A client reads both alike, or asks for all.
     "history.lua last_entries: without and -at_most",
     "history.lua last_entries: without at_most and -at_most or",
+    "view.lua shown_hold: without its_state == 'held' and '' or",
     // Shared waiters are admitted beside a shared hold anyway, and only a chosen owner has several holds.
     "owners.lua may_enter: without or not is_chosen(details.owner)",
     "owners.lua may_enter: without or outer == 'shared' and details.mode == 'shared'",
@@ -105,7 +105,17 @@ const SURVIVORS: &[&str] = &[
     "tombstones.lua add_tombstone: < → <=",
     "transaction.lua state_expiry: 0 → 1",
     // The server denied the command, and denies it again.
-    "transaction.lua spare_call: without and call(...)",
+    "history.lua record: without return call('RPUSH', HISTORY, unpack(entries))",
+    "history.lua last_entries: 1 → 2",
+    "history.lua last_entries: and → or",
+    "history.lua last_entries: without and call('LRANGE', HISTORY, from, -1)",
+    "history.lua last_entries: without entries.err and",
+    "history.lua last_entries: without entries.err and call('LRANGE', HISTORY, from, -1) or",
+    "queue.lua wake: or → and",
+    "queue.lua wake: without message or",
+    "queue.lua wake: without or 'look'",
+    "queue.lua wake: without return call('RPUSH', mailbox, message or 'look')",
+    "tombstones.lua add_tombstone: 0 → 1",
     // Without the fast path, the rest of the script does the same.
     "holds.lua set_deadline: without return set_guard(token, deadline, field, text, ...)",
     "closing.lua close: 1 → 2",
@@ -156,7 +166,7 @@ const SURVIVORS: &[&str] = &[
     "history.lua expired_entries: + → -",
     "history.lua expired_entries: 1 → 2",
     "history.lua expired_entries: without , #expired - 2 * HISTORY_LENGTH + 1",
-    "view.lua view: without records[i] = string.sub(record, 1, MAX_RECORD)",
+    "history.lua history: without entries[i] = string.sub(entry, 1, MAX_ENTRY)",
     "history.lua history: without number - HISTORY_LENGTH,",
     "holds.lua settle_mode: without or lock.count > MAX_LISTED",
     "queue.lua millis_to_sleep: without , 1",
