@@ -188,9 +188,10 @@ impl Server {
             format!("HGETALL {}", side_key(name, "state")),
             format!("ZRANGE {} 0 -1 WITHSCORES", side_key(name, "queue")),
         ];
-        // The fields of a hash come in any order, and `cli` trims the blank lines of the last one.
+        // The fields of a hash come in any order, and `cli` trims the end of the last one.
         let sorted = |reply: String| {
-            let mut lines: Vec<&str> = reply.lines().filter(|line| !line.is_empty()).collect();
+            let lines = reply.lines().map(str::trim_end);
+            let mut lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
             lines.sort_unstable();
             lines.join("\n")
         };
