@@ -58,6 +58,7 @@ impl Strain {
 #[derive(Default)]
 pub struct Watcher {
     over: Arc<AtomicBool>,
+    starts: Vec<Span>,
     processors: Vec<JoinHandle<Vec<Span>>>,
     servers: BTreeMap<u32, JoinHandle<Vec<Span>>>,
 }
@@ -82,11 +83,20 @@ impl Watcher {
         }
     }
 
+    /// Writes down that the system has needed since this time to start a process.
+    pub fn started(&mut self, since: f64) {
+        let now = now();
+        if now - since > LATE {
+            self.starts.push((since, now));
+        }
+    }
+
     pub fn end(self) -> Strain {
         self.over.store(true, Ordering::SeqCst);
         let joined = |watch: JoinHandle<Vec<Span>>| watch.join().unwrap();
+        let gaps = self.processors.into_iter().flat_map(joined);
         Strain {
-            gaps: self.processors.into_iter().flat_map(joined).collect(),
+            gaps: gaps.chain(self.starts).collect(),
             stuck: self.servers.into_values().flat_map(joined).collect(),
         }
     }
