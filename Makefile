@@ -30,6 +30,7 @@ dist:
 	./packaging/dist
 
 install:
+	@test -f "$(PROGRAM)" || { echo "$(PROGRAM) is missing: run make first" >&2; exit 1; }
 	install -D -m 755 "$(PROGRAM)" "$(ROOT)/bin/rlock"
 	install -D -m 644 -t "$(MAN)" man/*.1
 	install -D -m 644 -t "$(DOC)" README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE

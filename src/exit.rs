@@ -32,17 +32,8 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
          `rlock` terminates by the same signal, which a shell shows as 128+n",
     ),
     ("0", &["acquire", "renew", "release", "inspect"], "success"),
-    (
-        "0",
-        &["inspect"],
-        "`--attention` or `--servers` found nothing or, without them, NAME is not free",
-    ),
-    ("0", &["inspect"], "without them, a list was shown, even an empty one"),
-    (
-        "1",
-        &["inspect"],
-        "`--attention` or `--servers` found something or, without them, NAME is free",
-    ),
+    ("0", &["inspect"], "NAME is not free, or `--attention` or `--servers` found nothing"),
+    ("1", &["inspect"], "NAME is free, or `--attention` or `--servers` found something"),
     ("64", ALL, "usage error"),
     (
         "69",
@@ -57,7 +48,7 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
          because missing permissions, a wrong password or a replica are findings",
     ),
     ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
-    ("75", &["exec", "acquire"], "busy after the wait, or held by an enclosing command (see `-E`)"),
+    ("75", &["exec", "acquire"], "busy after the wait, or held by an enclosing command; `-E N` makes it N"),
     ("75", &["release"], "held by another tool (`--force` without `--now`)"),
     ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
     ("76", &["acquire"], "lost while the keeper started"),
