@@ -22,7 +22,7 @@ use crate::text::{Line, at_most};
 #[derive(Clone, Copy)]
 pub(crate) enum Patience {
     Endless,
-    /// While a command runs, which must be stopped or killed at this moment, if that is known.
+    /// While a command runs, which must be terminated or killed at this moment, if that is known.
     Short(Option<Instant>),
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn alert(what: impl Display) {
 }
 
 /// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
-/// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
+/// ready, the line is dropped: a full pipe must not keep rlock from terminating a command that has
 /// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
 fn write_line(stderr: &impl AsFd, erase: &str, what: &Line) {
     let line = format!("rlock: {}", what.as_str());

@@ -112,7 +112,7 @@ fn run_locked(
     let lease = ran.as_ref().map_or(lease, |completion| completion.lease);
     let (outcome, ends) = (outcome(&ran), lease.deadline());
     let released = release(&mut *store, &request, outcome, ends, &mut signals, report);
-    let Completion { exit, lock, was_stopped, late, .. } = ran?;
+    let Completion { exit, lock, was_terminated, late, .. } = ran?;
     let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
     // not continue with its next line. A failure of the command takes precedence, and one that ended the
@@ -122,7 +122,7 @@ fn run_locked(
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
     let loss = match (lock, released) {
-        (LockOutcome::Lost, _) if was_stopped => {
+        (LockOutcome::Lost, _) if was_terminated => {
             "lock was lost, and the command was stopped".into()
         }
         (LockOutcome::Lost, _) => "lock was lost, and the command ended without it".into(),

@@ -22,9 +22,9 @@ use crate::system::signals::{Arrival, Signals};
 /// that.
 const CHECK_EVERY: Duration = Duration::from_millis(10);
 
-/// What is left of the descendants of a process.
+/// What remains of the descendants of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Remaining {
     /// More of them may have ended and can be reaped at once.
     More,
     /// Only such as live.
@@ -49,10 +49,10 @@ pub(super) trait Processes {
     fn has_ended(&mut self) -> bool;
 
     /// Reaps some of its descendants that have ended.
-    fn reap(&mut self) -> Left;
+    fn reap(&mut self) -> Remaining;
 
     /// The same, after that process has ended, and looks until a moment for those that live.
-    fn left(&mut self, until: Instant) -> Left;
+    fn remaining(&mut self, until: Instant) -> Remaining;
 
     fn forward(&mut self, _signal: Signal) {}
 
@@ -121,8 +121,8 @@ impl<'a, P: Processes> EventLoop<'a, P> {
     /// Handles what has happened, or some of it. Returns when to look again even if nothing else
     /// happens.
     fn turn(&mut self) -> Option<Instant> {
-        let unstarted = self.upkeep.start_thread().unwrap_or(Event::Tick);
-        self.handle(unstarted);
+        let failure = self.upkeep.start_thread();
+        self.handle(failure.unwrap_or(Event::Tick));
         let arrivals = self.signals.pending();
         if !arrivals.is_empty() {
             match self.processes.signaled(arrivals) {
@@ -139,12 +139,12 @@ impl<'a, P: Processes> EventLoop<'a, P> {
             return None;
         }
         if !machine.awaits_descendants() {
-            return (self.processes.reap() == Left::More).then_some(now);
+            return (self.processes.reap() == Remaining::More).then_some(now);
         }
-        match self.processes.left(machine.search_until(now)) {
-            Left::More => return Some(now),
-            Left::Living => return Some(now + CHECK_EVERY),
-            Left::Nothing => self.handle(Event::DescendantsGone),
+        match self.processes.remaining(machine.search_until(now)) {
+            Remaining::More => return Some(now),
+            Remaining::Living => return Some(now + CHECK_EVERY),
+            Remaining::Nothing => self.handle(Event::DescendantsGone),
         }
         None
     }

@@ -70,8 +70,7 @@ impl Upkeep {
         let spare = repeat_with(|| alarm.as_fd().try_clone_to_owned()).take(SPARE);
         spare.collect::<io::Result<Vec<_>>>()?;
         report.patience = Patience::Short(None);
-        let kill_after = machine.lease.deadline().since(machine.stop_at());
-        let store = Mutex::default();
+        let (store, kill_after) = (Mutex::default(), machine.kill_after);
         let renewer = Arc::new(Renewer { store, hold, kill_after, sender, wakeups, report });
         let mut continue_timer = ContinueTimer::new();
         continue_timer.set(machine.continue_at());

@@ -35,12 +35,12 @@ impl<T> Clone for Sender<T> {
 impl<T> Sender<T> {
     /// Sends a value. It is dropped if it is no longer awaited.
     pub(crate) fn send(&self, value: T) {
-        self.leave(value);
+        self.send_quietly(value);
         self.arrival.wake();
     }
 
     /// Sends a value that need not be read before the next one.
-    pub(crate) fn leave(&self, value: T) {
+    pub(crate) fn send_quietly(&self, value: T) {
         let _ = self.values.send(value);
     }
 }

@@ -112,7 +112,7 @@ impl Keyboard {
         if is_ready(stdout().as_fd(), Want::Write) {
             let _ = output::text(RESTORE);
         }
-        std::process::exit(exit.leave());
+        std::process::exit(exit.die_or_status());
     }
 }
 
