@@ -195,8 +195,8 @@ pub(super) fn run(
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
-        let ends = Some(Instant::now() + request.ttl.get());
-        let mut retry = Retry { pending: "not released", ends, signals: None };
+        let deadline = Some(Instant::now() + request.ttl.get());
+        let mut retry = Retry { pending: "not released", deadline, signals: None };
         // An error could no longer be reported, and the lease expires in any case.
         let _ = retry.run(&mut *store, report, |store| store.release(key, token, outcome));
     }

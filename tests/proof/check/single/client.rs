@@ -131,7 +131,7 @@ impl Client {
             }
             Phase::Releasing(attempts, again) => {
                 attempts.until.shift(back);
-                attempts.ends.shift(back);
+                attempts.deadline.shift(back);
                 again.shift(back);
             }
             Phase::Idle | Phase::Ended | Phase::Crashed => {}
