@@ -112,18 +112,10 @@ impl Machine {
         Self { lease, kill_after, on_lost, on_released, unanswered, lateness, is_late, phase }
     }
 
-    /// Handles one event.
-    pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
-        match event {
-            Event::Renewed(..) => self.on_all([event], Event::Tick, now),
-            event => self.on_all([], event, now),
-        }
-    }
-
     /// Handles what the renewing thread has learned, and then an event. The time comes in between: an
     /// answer that was read in time counts, even if this runs late. But then the lease may have
     /// expired while rlock itself was suspended.
-    pub fn on_all(
+    pub fn on(
         &mut self,
         learned: impl IntoIterator<Item = Event>,
         event: Event,
@@ -334,11 +326,19 @@ mod tests {
         Event::Unanswered("refused".into())
     }
 
+    fn on(machine: &mut Machine, event: Event, now: Instant) -> Vec<Action> {
+        match event {
+            Event::Renewed(..) => machine.on([event], Event::Tick, now),
+            event => machine.on([], event, now),
+        }
+    }
+
     /// What a machine does when these events happen at their milliseconds.
     fn does(events: &[(u64, Event)]) -> Vec<String> {
         let mut machine = machine();
         let at = Instant::at_millis;
-        let actions = events.iter().flat_map(|(now, event)| machine.on(event.clone(), at(*now)));
+        let actions =
+            events.iter().flat_map(|(now, event)| on(&mut machine, event.clone(), at(*now)));
         let told = actions.map(|action| match (action.loss(), &action) {
             (Some(loss), _) => format!("lost: {loss}"),
             (None, Action::ReportDelay(loss)) => format!("late: {loss}"),
@@ -362,13 +362,13 @@ mod tests {
         for stop in [SIGTSTP, SIGTTIN, SIGTTOU] {
             let mut machine = machine();
             let both = [Action::Forward(stop), Action::Stop(stop)];
-            assert_eq!(machine.on(signal(stop), now), both);
-            assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
+            assert_eq!(machine.on([], signal(stop), now), both);
+            assert_eq!(machine.on([], Event::Resumed, now), [Action::Continue]);
             let reached = Event::Signal { signal: stop, reached: true };
-            assert_eq!(machine.on(reached.clone(), now), [Action::Stop(stop)]);
-            machine.on(Event::NotHeld(Reason::unknown()), now);
+            assert_eq!(machine.on([], reached.clone(), now), [Action::Stop(stop)]);
+            machine.on([], Event::NotHeld(Reason::unknown()), now);
             for event in [signal(stop), reached] {
-                assert_eq!(machine.on(event, now), []);
+                assert_eq!(machine.on([], event, now), []);
             }
         }
     }

@@ -114,7 +114,7 @@ impl Upkeep {
     pub(super) fn on(&mut self, event: Event) -> Vec<Action> {
         let now = Instant::now();
         let learned = from_fn(|| self.events.next_at_once());
-        let actions = self.machine.on_all(learned, event, now);
+        let actions = self.machine.on(learned, event, now);
         // Before they are carried out, because a stop may come in between.
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));
