@@ -33,7 +33,7 @@ pub(super) fn run(
         kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
         ..LossPolicy::DEFAULT
     };
-    let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::Run);
+    let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::RunUnlocked);
     let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
     if may_run_unlocked {
         // One attempt tells whether a server answers.
@@ -44,7 +44,7 @@ pub(super) fn run(
     let program = words.next().unwrap_or_default();
     let arguments = words.collect();
     let client = identity::of_exec(&program, terms.options.label.clone());
-    // Early, for the reason that `for_command` names. An error counts only if it lasts: `may_start`.
+    // Early, as `for_command` explains. An error counts only if it lasts: see `may_start`.
     let prepared = OwnGroup::for_command(group);
     let token = Token::new(random::bytes());
     let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
@@ -92,7 +92,7 @@ fn may_start(
     group: Group,
 ) -> Result<Option<OwnGroup>, Error> {
     match grant.signals.pending().first() {
-        Some(arrival) => Err(Error::Stopped(arrival.signal)),
+        Some(arrived) => Err(Error::Stopped(arrived.signal)),
         // A limit that prevented it before the wait matters only now, if it still does.
         None => prepared.or_else(|_| OwnGroup::for_command(group)),
     }
@@ -121,7 +121,7 @@ fn run_locked(
     // not continue with its next line. A failure of the command takes precedence, and one that ended the
     // attempts to release the lock was used up by that.
     let late = late.or_else(|| {
-        let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
+        let pending = signals.pending().into_iter().map(|arrived| arrived.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
     let loss = match (lock, released) {

@@ -122,7 +122,7 @@ pub(super) fn start(
     let mut keeper = started?;
     let begun = Instant::now();
     let until = begun + START_AT_MOST;
-    let stop = Some(Interrupter::from(signals.arrival()).or_at(Some(until)));
+    let stop = Some(Interrupter::from(signals.readable()).or_at(Some(until)));
     let _ = handover.send(&socket, stop);
     let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();

@@ -65,9 +65,9 @@ impl Retry<'_> {
 /// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
 fn stopped_before(moment: Instant, mut signals: Option<&mut Signals>) -> bool {
     // Any other signal was for the command.
-    let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrival| ends(arrival.signal));
+    let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrived| ends(arrived.signal));
     while !signals.as_deref_mut().is_some_and(&mut has_come) {
-        let stop = signals.as_ref().map(|signals| signals.arrival().into());
+        let stop = signals.as_ref().map(|signals| signals.readable().into());
         match wait(None, stop, moment) {
             Ok(Woken::Interrupted) => {}
             // On an error, this does not wait. Without signals, time still limits the attempts.

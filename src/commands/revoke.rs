@@ -182,7 +182,7 @@ impl Operation<'_> {
                 }
             }
             let until = Some(Instant::now() + CHECK_EVERY);
-            ready([(signals.arrival(), Want::Read)], until).context("cannot wait")?;
+            ready([(signals.readable(), Want::Read)], until).context("cannot wait")?;
             if let Some(signal) = signals.first() {
                 let end = show(end.unwrap_or_default());
                 report.note(format_args!(

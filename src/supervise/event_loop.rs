@@ -13,10 +13,10 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::upkeep::Upkeep;
-use crate::report::{Patience, Report, plain};
+use crate::report::{Report, StderrWait, plain};
 use crate::rules::supervisor::{Action, Event};
 use crate::rules::{Instant, OnLost, show};
-use crate::system::signals::{Arrival, Signals};
+use crate::system::signals::{Arrived, Signals};
 
 /// The pause between two checks for whether all descendants have ended. No descriptor announces
 /// that.
@@ -40,7 +40,7 @@ pub(super) trait Processes {
 
     /// What these signals mean for the processes. `None` if they only ask rlock to renew the lease
     /// now.
-    fn signaled(&mut self, arrivals: Vec<Arrival>) -> Option<Vec<Event>>;
+    fn signaled(&mut self, arrived: Vec<Arrived>) -> Option<Vec<Event>>;
 
     /// What becomes readable when that process ends, unless SIGCHLD tells.
     fn end(&self) -> Option<BorrowedFd<'_>>;
@@ -123,9 +123,9 @@ impl<'a, P: Processes> EventLoop<'a, P> {
     fn turn(&mut self) -> Option<Instant> {
         let failure = self.upkeep.start_thread();
         self.handle(failure.unwrap_or(Event::Tick));
-        let arrivals = self.signals.pending();
-        if !arrivals.is_empty() {
-            match self.processes.signaled(arrivals) {
+        let arrived = self.signals.pending();
+        if !arrived.is_empty() {
+            match self.processes.signaled(arrived) {
                 Some(events) => events.into_iter().for_each(|event| self.handle(event)),
                 None => self.upkeep.hurry(),
             }
@@ -151,7 +151,7 @@ impl<'a, P: Processes> EventLoop<'a, P> {
 
     fn handle(&mut self, event: Event) {
         let actions = self.upkeep.on(event);
-        self.report.patience = Patience::Short(self.upkeep.machine.wake_at());
+        self.report.stderr_wait = StderrWait::Short(self.upkeep.machine.wake_at());
         for action in actions {
             self.perform(action);
         }

@@ -20,7 +20,7 @@ use crate::rules::supervisor::{Event, stops};
 use crate::rules::{Instant, Lease, LockOutcome, LossPolicy};
 use crate::store::Store;
 use crate::system::inherited::Inherited;
-use crate::system::signals::{self, Arrival, Signals};
+use crate::system::signals::{self, Arrived, Signals};
 use crate::system::spawn::NotStarted;
 use crate::system::thread::without_signals;
 
@@ -54,6 +54,8 @@ pub(crate) fn run(
         Ok(upkeep) => upkeep,
         Err(error) => return (store, Err(error)),
     };
+    // The order matters: what may fail comes while nothing runs, and rlock listens and adopts before
+    // the command can end or leave orphans.
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
         let descendants = Descendants::adopt(token, leader)?;
@@ -99,12 +101,12 @@ impl Processes for Started<'_> {
         "the command".into()
     }
 
-    fn signaled(&mut self, arrivals: Vec<Arrival>) -> Option<Vec<Event>> {
+    fn signaled(&mut self, arrived: Vec<Arrived>) -> Option<Vec<Event>> {
         let mut events = Vec::new();
         // Last, because rlock stops there. Once is enough: the kernel too drops other stop signals
         // when it continues a process.
         let mut stop = None;
-        for Arrival { signal, by_terminal } in arrivals {
+        for Arrived { signal, by_terminal } in arrived {
             // The loop looks at the command and its descendants in any case.
             if signal == Signal::SIGCHLD {
                 continue;

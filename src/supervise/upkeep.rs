@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use super::renewer::{RenewableHold, Renewer, Wakeups};
 use crate::error::Error;
-use crate::report::{Patience, Report, plain};
+use crate::report::{Report, StderrWait, plain};
 use crate::rules::supervisor::{Action, Event, Machine};
 use crate::rules::{Blame, Instant, LockOutcome, LossPolicy, SystemCall};
 use crate::store::Store;
@@ -69,7 +69,7 @@ impl Upkeep {
         let (sender, events) = channel()?;
         let spare = repeat_with(|| alarm.as_fd().try_clone_to_owned()).take(SPARE);
         spare.collect::<io::Result<Vec<_>>>()?;
-        report.patience = Patience::Short(None);
+        report.stderr_wait = StderrWait::Short(None);
         let (store, kill_after) = (Mutex::default(), machine.kill_after);
         let renewer = Arc::new(Renewer { store, hold, kill_after, sender, wakeups, report });
         let mut continue_timer = ContinueTimer::new();
@@ -141,8 +141,8 @@ impl Upkeep {
     ) -> io::Result<()> {
         let wake_at = [self.machine.wake_at(), self.thread_at].into_iter().flatten().min();
         self.alarm.set(wake_at)?;
-        let (alarm, arrival) = (self.alarm.as_fd(), self.events.as_fd());
-        let wanted = [alarm, end.unwrap_or(alarm), signals.arrival(), arrival];
+        let (alarm, events) = (self.alarm.as_fd(), self.events.as_fd());
+        let wanted = [alarm, end.unwrap_or(alarm), signals.readable(), events];
         let [.., has_arrived] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), until)?;
         if has_arrived {
             self.events.clear();

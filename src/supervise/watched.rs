@@ -24,7 +24,7 @@ use crate::rules::supervisor::Event;
 use crate::rules::{Instant, LockOutcome, OnLost};
 use crate::store::Store;
 use crate::system::poll::{Want, is_ready};
-use crate::system::signals::{Arrival, Signals, test_signal};
+use crate::system::signals::{Arrived, Signals, test_signal};
 
 /// How long to look for descendants that must be stopped. A process stops late if it waits for a
 /// disk, or for a child that it started with vfork(2).
@@ -178,7 +178,7 @@ impl Processes for Watched {
     }
 
     /// The process handles its own signals.
-    fn signaled(&mut self, _: Vec<Arrival>) -> Option<Vec<Event>> {
+    fn signaled(&mut self, _: Vec<Arrived>) -> Option<Vec<Event>> {
         None
     }
 

@@ -55,7 +55,7 @@ impl Keyboard {
             let its = keyboard.clone();
             let listen = move || {
                 loop {
-                    let _ = ready([(signals.arrival(), Want::Read)], None);
+                    let _ = ready([(signals.readable(), Want::Read)], None);
                     if let Some(signal) = signals.first() {
                         its.end(Exit::Signal(signal as i32));
                     }
