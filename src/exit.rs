@@ -109,7 +109,7 @@ pub enum Exit {
 impl Exit {
     /// Ends the process by its signal, or returns the status to exit with. For a signal, it returns
     /// only if the kernel protects the process from that signal, as it does process 1.
-    pub fn leave(self) -> i32 {
+    pub fn die_or_status(self) -> i32 {
         match self {
             Self::Status(_) => {}
             Self::Signal(signal) => disposition::die_by(signal),

@@ -52,7 +52,7 @@ pub(crate) fn acquire(
     let mut waiter = waiter.with_start_until(end_of(start_limit), started);
     loop {
         let deadline = waiter.deadline();
-        let stops = Interrupter::either(signals.arrival(), needed_by).or_at(deadline);
+        let stops = Interrupter::either(signals.readable(), needed_by).or_at(deadline);
         let stops = Some(stops);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {

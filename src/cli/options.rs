@@ -50,7 +50,7 @@ pub(super) fn on_lost() -> impl TypedValueParser<Value = OnLost> {
 }
 
 pub(super) fn on_unreachable() -> impl TypedValueParser<Value = OnUnreachable> {
-    choice(&[("fail", "", OnUnreachable::Fail), ("run", "", OnUnreachable::Run)])
+    choice(&[("fail", "", OnUnreachable::Fail), ("run", "", OnUnreachable::RunUnlocked)])
 }
 
 pub(super) fn order() -> impl TypedValueParser<Value = SortOrder> {

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::event_loop::Left;
+use super::event_loop::Remaining;
 use super::process::{KILL_TIME, Kinship, Process, SEARCH_TIME, none_found, not_killed, pause};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
@@ -95,7 +95,7 @@ impl Descendants {
             for child in children.iter().rev() {
                 let _ = kill(*child, Signal::SIGKILL);
             }
-            if command.has_ended() && self.left_in_sight(command, give_up) == Left::Nothing {
+            if command.has_ended() && self.in_sight(command, give_up) == Remaining::Nothing {
                 return None;
             }
             let now = Instant::now();
@@ -118,24 +118,24 @@ impl Descendants {
         }
     }
 
-    /// What is left after the end of the command, even in its group, until that has been killed: what
+    /// What remains after the end of the command, even in its group, until that has been killed: what
     /// rlock cannot see may be there.
     ///
     /// Reaps some of those that have ended, and looks until a moment.
-    pub(super) fn left(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
-        let left = self.left_in_sight(command, until);
-        if self.out_of_reach().is_some() { Left::Living } else { left }
+    pub(super) fn remaining(&mut self, command: &mut Child<'_>, until: Instant) -> Remaining {
+        let remaining = self.in_sight(command, until);
+        if self.out_of_reach().is_some() { Remaining::Living } else { remaining }
     }
 
-    /// What is left as far as rlock can see: when a process ends, its children become those of rlock.
+    /// What remains as far as rlock can see: when a process ends, its children become those of rlock.
     /// Nothing if processes cannot be found at all.
-    fn left_in_sight(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
-        let left = self.reap(command);
+    fn in_sight(&mut self, command: &mut Child<'_>, until: Instant) -> Remaining {
+        let remaining = self.reap(command);
         let mut none = || match self.is_alone {
             true => !Process::can_be_found(),
             false => self.lists_none(command, until),
         };
-        if left == Left::Living && none() { Left::Nothing } else { left }
+        if remaining == Remaining::Living && none() { Remaining::Nothing } else { remaining }
     }
 
     /// Whether the list of rlock's children has no living descendant of the command.
@@ -150,19 +150,19 @@ impl Descendants {
 
     /// Reaps adopted children that have ended, for [`REAP_TIME`]. Otherwise, a chain of processes
     /// that each start the next and end would use up the process IDs of the machine or the user.
-    pub(super) fn reap(&mut self, command: &Child<'_>) -> Left {
+    pub(super) fn reap(&mut self, command: &Child<'_>) -> Remaining {
         let until = Instant::now() + REAP_TIME;
         loop {
             match ended(libc::P_ALL, 0, libc::WNOWAIT) {
-                Ok(Some(child)) if command.is(child) => return Left::More,
+                Ok(Some(child)) if command.is(child) => return Remaining::More,
                 // qemu-user does not hide it. It would be found again and again.
-                Ok(Some(child)) if command.is_leader(child) => return Left::Living,
+                Ok(Some(child)) if command.is_leader(child) => return Remaining::Living,
                 Ok(Some(child)) if self.reap_one(child) => {}
-                Ok(_) => return Left::Living,
-                Err(_) => return Left::Nothing,
+                Ok(_) => return Remaining::Living,
+                Err(_) => return Remaining::Nothing,
             }
             if Instant::now() >= until {
-                return Left::More;
+                return Remaining::More;
             }
         }
     }
