@@ -48,7 +48,11 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
          because missing permissions, a wrong password or a replica are findings",
     ),
     ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
-    ("75", &["exec", "acquire"], "busy after the wait, or held by an enclosing command; `-E N` makes it N"),
+    (
+        "75",
+        &["exec", "acquire"],
+        "busy after the wait, or held by an enclosing command; `-E N` makes it N",
+    ),
     ("75", &["release"], "held by another tool (`--force` without `--now`)"),
     ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
     ("76", &["acquire"], "lost while the keeper started"),
