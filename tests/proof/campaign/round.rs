@@ -98,9 +98,7 @@ impl Round<'_> {
 
     fn start(&mut self, number: usize) {
         let url = self.deployment.url(self.plan.seed, number);
-        let since = now();
         let worker = Started::start(self.plan, number, &self.lock, &url, self.directory.path());
-        self.machine.started(since);
         self.workers[number] = Some(worker);
     }
 
