@@ -80,6 +80,7 @@ const SURVIVORS: &[&str] = &[
     // A client reads both alike, or asks for all.
     "history.lua last_entries: without and -at_most",
     "history.lua last_entries: without at_most and -at_most or",
+    "requests/inspect.lua: without ARGV[3] ~= '' and",
     // Shared waiters are admitted beside a shared hold anyway, and only a chosen owner has several holds.
     "owners.lua may_enter: without or string.sub(details.owner, 1, 1) ~= '='",
     "owners.lua may_enter: without or outer == 'shared' and details.mode == 'shared'",
