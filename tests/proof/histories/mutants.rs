@@ -41,6 +41,7 @@ const SURVIVORS: &[&str] = &[
     // The value is never missing there.
     "admission.lua admit: or 0 → or 9e15",
     "history.lua history: or 0 → or 9e15",
+    "history.lua recorded: or 0 → or 9e15",
     "member.lua is_kept_out: or 0 → or 9e15",
     "queue.lua wake_first: or 0 → or 9e15",
     "reconcile.lua reconcile: or 0 → or 9e15",
