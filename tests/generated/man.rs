@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use clap::{Arg, Command};
 use rlock::exit::{self, Subcommands};
+use rlock::rules::Key;
 use rlock::rules::servers::table as findings;
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
@@ -53,12 +54,13 @@ impl Page<'_> {
         let examples = escaped(&self.after_options().1);
         let examples = format!(".SH EXAMPLES\n.EX\n{examples}\n.EE\n");
         // What concerns all subcommands is on one page.
+        let side_key = Key::new(&"".parse().unwrap(), &"KEY".parse().unwrap()).side("");
         page += &match self.subcommand() {
             None => format!(
                 ".SH ENVIRONMENT\n{}.SH FILES\n{}{examples}.SH DIAGNOSTICS\n{}.SH SECURITY\n{}",
                 list(&self.environment()),
                 list(manual::FILES),
-                paragraphs(manual::DIAGNOSTICS),
+                paragraphs(manual::DIAGNOSTICS).replace("{KEY}?", &side_key),
                 paragraphs(manual::SECURITY),
             ),
             Some(_) => format!("{examples}.SH ENVIRONMENT\n{}", filled(manual::ELSEWHERE)),
