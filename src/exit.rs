@@ -38,8 +38,9 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
     (
         "69",
         ALL,
-        "no usable server: unreachable, not answering, loading, out of memory, or too few servers \
-         for a quorum; or this host lacks descriptors, threads, ports or memory",
+        "no usable server, or this host lacks descriptors or memory: the server is unreachable, does \
+         not answer, is loading or out of memory, or too few are usable for a quorum; the host may \
+         also lack threads or ports",
     ),
     (
         "69",
@@ -47,7 +48,7 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         "incomplete result: some locks cannot be shown; with `--servers`, only if no server answers, \
          because missing permissions, a wrong password or a replica are findings",
     ),
-    ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
+    ("70", ALL, "a bug in `rlock`, or the system denied a process or a system call"),
     (
         "75",
         &["exec", "acquire"],
