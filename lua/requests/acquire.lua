@@ -2,7 +2,7 @@
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
 -- This file is the end of a script: build/scripts.rs puts the functions that it needs before it, and
--- `make scripts` shows the whole. Of the names that are not defined here, asking.lua has the arguments
+-- `make scripts` tells where the whole is. Of the names that are not defined here, asking.lua has the arguments
 -- in upper case (OWNER, FRESH, MODE, HEARTBEAT, NEXT, SUPERSEDE, ABOUT, LAST) and the functions check(),
 -- is_copy(), ahead(), supersede(), find_owner(), take(), hold_again(), wait_in_queue(), proven() and
 -- busy(); lock.lua has TOKEN; transaction.lua has `lock`, `guard` and `now`; details.lua has `own`.

@@ -188,7 +188,7 @@ const SURVIVORS: &[&str] = &[
     "view.lua is_of_rlock: without and string.gsub(text, '[0-9a-f]', 'x') == 'xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx'",
     "view.lua view: without and '1'",
     "view.lua view: without lock.foreign and is_of_rlock(guard) and '1' or",
-    "view.lua view: or → and",
+    "view.lua view: without .. '\\nis_of_rlock ' .. (lock.foreign and is_of_rlock(guard) and '1' or '')",
 ];
 
 struct Mutant {
