@@ -5,6 +5,7 @@
 //! the trait, so it does not know which kind of store it uses.
 
 mod blocking;
+mod cell;
 pub(crate) mod denial;
 pub mod local;
 pub mod location;
@@ -21,11 +22,11 @@ use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern, Prefix,
     Release, Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
-pub use crate::system::poll::Interrupt;
+pub use crate::system::poll::{Interrupt, NEVER};
 pub(crate) use wire::has_answered;
 
-/// How many I/O timeouts a request takes at most that needs several calls. Each call cleans up 100
-/// expired holds or waiters, or revokes 50 holds.
+/// How many I/O timeouts a request takes at most that needs several calls, or must wait for a
+/// thousand processes. Each call cleans up 100 expired holds or waiters, or revokes 50 holds.
 const PATIENCE: u32 = 5;
 
 /// Repeats `ask`, as `repeated` does, until it returns an answer.
@@ -79,8 +80,8 @@ fn repeated<T>(
 /// - Each call returns within the I/O timeout that the store was opened with, or when its interrupt
 ///   becomes readable or its moment comes. `sleep` may take `at_most` longer. A store may ask several servers in turn or
 ///   page through long lists, and then the timeout bounds each step. `PATIENCE` bounds them all if a
-///   request needs several calls. On one host, five times the timeout bounds the wait for other
-///   processes that change the same lock.
+///   request needs several calls, and on one host the wait for other processes that change the same
+///   lock.
 /// - A lease counts by the store's clock from when the request arrives there. Its holder counts from
 ///   before it sent the request, so it stops earlier.
 /// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, UserMessage, View, show};
 use crate::store::Store;
-use crate::system::poll::{Interrupter, Want, is_ready, wait};
+use crate::system::poll::{Interrupt, NEVER, Want, is_ready, wait};
 use crate::system::signals::Signals;
 
 /// A lock that was granted.
@@ -52,8 +52,7 @@ pub(crate) fn acquire(
     let mut waiter = waiter.with_start_until(end_of(start_limit), started);
     loop {
         let deadline = waiter.deadline();
-        let stops = Interrupter::either(signals.arrival(), needed_by).or_at(deadline);
-        let stops = Some(stops);
+        let stops = Interrupt::from(signals.arrival()).or(needed_by).or_at(deadline);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);
@@ -90,7 +89,7 @@ pub(crate) fn acquire(
                     request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
                     let begun = Instant::now();
                     // A signal has ended the wait before, and does not end the withdrawal.
-                    let left = store.leave(&request, Some(Interrupter::default().or_at(deadline)));
+                    let left = store.leave(&request, NEVER.or_at(deadline));
                     let now = Instant::now();
                     // If it takes as long as the withdrawal.
                     let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);

@@ -34,6 +34,17 @@ const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// a proxy before it, does not let the waiter sleep.
 pub(crate) const SHORT_SLEEP: Duration = Duration::from_secs(1);
 
+/// How long a new head waits for its grant before it asks for the new holder's deadline.
+const HEAD_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a waiter listens for another message before it asks, after a sleep of up to `at_most`.
+///
+/// A release wakes the new holder and the new head at once. The head's request can wait, so that it
+/// does not delay the new holder's claim. After a short command, the request is not needed.
+pub(crate) fn pause_of_a_head(is_head: bool, at_most: Duration) -> Option<Duration> {
+    is_head.then(|| at_most.min(HEAD_PAUSE))
+}
+
 /// How often a waiter for a lease of this length tells the server that it is alive.
 pub fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)

@@ -40,10 +40,10 @@ use member::{Member, MemberReply};
 use member_store::MemberStore;
 pub(super) use member_store::PROMOTED;
 
-use super::Interrupt;
 use super::blocking::received;
 use super::denial;
 use super::wire::{Address, Limit};
+use super::{Interrupt, NEVER};
 use crate::report::Diagnostic;
 use crate::rules::FailureKind::{Misconfigured, NotHere};
 use crate::rules::quorum::{Held, Votes, grace_until};
@@ -153,7 +153,7 @@ impl Quorum {
         describe: impl Fn(&T) -> String,
     ) -> Result<Votes<T>, Failure> {
         let request = move |store: &mut MemberStore, _: Interrupt<'_>| request(store);
-        let votes = self.ask(&[], request, None, describe, None)?;
+        let votes = self.ask(&[], request, None, describe, NEVER)?;
         self.check_majority(&votes)?;
         Ok(votes)
     }

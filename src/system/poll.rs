@@ -20,38 +20,33 @@ pub(crate) enum Want {
     Write,
 }
 
-/// What may cut a wait short; `None` if nothing does.
-pub type Interrupt<'a> = Option<Interrupter<'a>>;
-
-/// Cuts a wait short when one of these becomes readable, or at a moment.
-#[derive(Clone, Copy, Default)]
-pub struct Interrupter<'a> {
+/// What may cut a wait short: that one of these becomes readable, or a moment.
+#[derive(Clone, Copy)]
+pub struct Interrupt<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
-    at: Option<Instant>,
+    pub(crate) at: Option<Instant>,
     /// The last attempt at what is interrupted, for which this one leaves time.
     pub(crate) last_attempt: Option<LastAttempt>,
 }
 
-impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
+/// What cuts nothing short.
+pub const NEVER: Interrupt<'static> = Interrupt { stops: [None; 2], at: None, last_attempt: None };
+
+impl<'a> From<BorrowedFd<'a>> for Interrupt<'a> {
     fn from(stop: BorrowedFd<'a>) -> Self {
-        Self::either(stop, None)
+        Self { stops: [Some(stop), None], ..NEVER }
     }
 }
 
-impl<'a> Interrupter<'a> {
-    /// Whichever of the two becomes readable first.
-    pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other], ..Self::default() }
+impl<'a> Interrupt<'a> {
+    /// The same, or that another descriptor becomes readable.
+    pub(crate) fn or(self, stop: Option<BorrowedFd<'a>>) -> Self {
+        Self { stops: [self.stops[0], self.stops[1].or(stop)], ..self }
     }
 
     /// The same, or this moment if it comes first.
     pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
         Self { at: moment.into_iter().chain(self.at).min(), ..self }
-    }
-
-    /// The moment, and the same without it.
-    pub(crate) fn split(self) -> (Option<Instant>, Self) {
-        (self.at, Self { at: None, ..self })
     }
 
     /// The same, for an attempt that may precede this one.
@@ -75,7 +70,7 @@ pub(crate) fn wait<'a>(
     interrupt: Interrupt<'a>,
     until: impl Into<Option<Instant>>,
 ) -> io::Result<Woken> {
-    let Interrupter { stops, at, .. } = interrupt.unwrap_or_default();
+    let Interrupt { stops, at, .. } = interrupt;
     let stops: Vec<_> = stops.into_iter().flatten().map(|stop| (stop, Want::Read)).collect();
     let stop_count = stops.len();
     let until = until.into().into_iter().chain(at).min();

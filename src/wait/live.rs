@@ -51,7 +51,7 @@ impl Live {
                 }
                 // Stop on an error too, or this loops forever.
                 let next = Instant::now() + EVERY;
-                if !matches!(wait(None, Some(stop.as_fd().into()), next), Ok(Woken::TimedOut)) {
+                if !matches!(wait(None, stop.as_fd().into(), next), Ok(Woken::TimedOut)) {
                     return;
                 }
             }

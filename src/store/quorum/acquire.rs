@@ -232,7 +232,7 @@ impl Quorum {
 
 /// Whether the moment of the interrupt has come.
 fn is_over(interrupt: Interrupt<'_>) -> bool {
-    interrupt.and_then(|it| it.split().0).is_some_and(|at| at <= Instant::now())
+    interrupt.at.is_some_and(|at| at <= Instant::now())
 }
 
 fn send(

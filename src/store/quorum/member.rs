@@ -15,7 +15,7 @@ use crate::rules::Failure;
 use crate::rules::servers::Run;
 use crate::store::server::{Node, Probe, RedisStore};
 use crate::store::wire::Address;
-use crate::store::{Interrupt, Store};
+use crate::store::{Interrupt, NEVER, Store};
 use crate::system::channel::Sender;
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
@@ -130,7 +130,7 @@ impl Member {
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
             store.topology.withdrawal.clone_from(&withdrawal);
-            let interrupt = withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
+            let interrupt = NEVER.or(withdrawal.as_ref().map(Wakeup::as_fd));
             act(store, &unfinished, interrupt);
             idle.wake();
         });

@@ -7,10 +7,10 @@ use super::reply;
 use crate::rules::quorum::{Nomination, QuorumOp, Vote};
 use crate::rules::servers::Run;
 use crate::rules::{Answer, Failure, Key, Outcome, Request, Ticket, Token, Verdict};
-use crate::store::Interrupt;
 use crate::store::server::topology::Topology;
 use crate::store::server::{Node, RedisStore, scripts};
 use crate::store::wire::Value;
+use crate::store::{Interrupt, NEVER};
 
 /// The key of the mark of a promoted server, beside all locks with a prefix.
 pub(in crate::store) const PROMOTED: &str = "promoted";
@@ -46,7 +46,7 @@ impl<T: Topology> RedisStore<T> {
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
     pub(super) fn post_release(&mut self, key: &Key, token: &Token, outcome: Outcome) {
         // What cannot be sent lapses with the lease.
-        let _ = self.topology.run(&self.release_call(key, token, outcome).no_reply(), None);
+        let _ = self.topology.run(&self.release_call(key, token, outcome).no_reply(), NEVER);
     }
 
     /// Sleeps like `Store::sleep`. Returns the nomination, if that ended the sleep.

@@ -17,7 +17,7 @@ use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern, Prefix,
     Release, Removal, Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
 };
-use crate::store::{Interrupt, Store};
+use crate::store::{Interrupt, NEVER, Store};
 
 impl Store for Quorum {
     fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
@@ -48,16 +48,13 @@ impl Store for Quorum {
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
         let can_restore = self.granted.is_some();
-        let last = interrupt.and_then(|it| it.last_attempt);
+        let last = interrupt.last_attempt;
         // The last attempt follows what they are busy with.
         let is_last = last.is_some_and(|last| last.at <= Instant::now());
         let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
             &skipped,
-            move |store, withdrawal| {
-                let withdrawal = withdrawal.map(|withdrawal| withdrawal.before(last));
-                store.renew(&key, &its_token, ttl, withdrawal)
-            },
+            move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal.before(last)),
             (!can_restore).then_some(is_renewal_decided),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
@@ -116,7 +113,7 @@ impl Store for Quorum {
                 Release::NotHeld(why) => format!("not held: the lock {why}"),
                 Release::Unknown => "already released, or not held".into(),
             },
-            None,
+            NEVER,
         )?;
         let before = self.maybe_released.take().is_some_and(|released| released == *token);
         match decide_release(&votes, before) {
@@ -139,7 +136,7 @@ impl Store for Quorum {
         self.await_idle(FAREWELL, interrupt);
         let posted = self.post_if_busy(leaving(request));
         let request = request.clone();
-        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request, None);
+        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request, NEVER);
         let left = |(): &()| "request withdrawn".into();
         let votes = self.ask(&posted, leave, None, left, interrupt)?;
         self.check_majority(&votes)
@@ -232,7 +229,7 @@ impl Quorum {
         describe: impl Fn(&Vec<T>) -> String,
     ) -> Vec<T> {
         let request = move |store: &mut MemberStore, _: Interrupt<'_>| Ok(request(store));
-        let votes = self.ask(&self.busy(), request, None, describe, None);
+        let votes = self.ask(&self.busy(), request, None, describe, NEVER);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ use crate::rules::{
     Failure, FailureKind, Instant, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
 };
 use crate::store::wire::{self, OVERHEAD, Value};
-use crate::system::poll::{Interrupt, Interrupter};
+use crate::system::poll::{Interrupt, NEVER};
 
 /// How many keys one SCAN examines, which blocks the server for one or two milliseconds.
 const SCAN_COUNT: usize = 1_000;
@@ -91,7 +91,7 @@ fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Fai
 
 /// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
 pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
-    let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), None);
+    let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER);
     let replication = match information.map_err(Refusal::of_question) {
         Err(failure) if failure.kind == FailureKind::Misconfigured => {
             let doubt = "so rlock cannot tell whether its master is missing";
@@ -131,7 +131,7 @@ fn names(
     let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     for _ in 0..MAX_PAGES {
         let Some((glob, kind)) = wanted.last() else { return Ok(names) };
-        let (page, next) = page(node, glob, kind, &cursor, None)?;
+        let (page, next) = page(node, glob, kind, &cursor, NEVER)?;
         let is_last = next == b"0";
         for name in page {
             if pattern.is_none_or(|pattern| pattern.matches(name.as_str())) {
@@ -154,7 +154,7 @@ fn names(
 /// The names of remembered locks that the server finds until this moment.
 pub(super) fn names_until(node: &mut Node, prefix: &Prefix, until: Instant) -> Vec<Name> {
     let glob = Key::pattern(prefix).side("state");
-    let stop = Some(Interrupter::default().or_at(Some(until)));
+    let stop = NEVER.or_at(Some(until));
     let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     while Instant::now() < until
         && let Ok((page, next)) = page(node, &glob, "hash", &cursor, stop)

@@ -9,14 +9,14 @@ use super::topology::Topology;
 use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
+use crate::rules::waiter::pause_of_a_head;
 use crate::rules::{
     Answer, Asked, Failure, FailureKind, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome,
     Owner, Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen,
     Stored, Ticket, Token, Ttl, Verdict, View,
 };
-use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
-use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, repeated};
+use crate::store::{Interrupt, NEVER, PATIENCE, Store, attempt_number, decided, repeated};
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -108,7 +108,7 @@ impl<T: Topology> RedisStore<T> {
     /// The lock with one page of its holders and waiters.
     fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
         let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
-        Ok(self.run(&call, reply::page, None)?.value)
+        Ok(self.run(&call, reply::page, NEVER)?.value)
     }
 
     pub(in crate::store) fn release_call(
@@ -139,7 +139,7 @@ impl<T: Topology> RedisStore<T> {
         let view = repeated(0, self.patience(), |_| {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by.to_stored());
             let call = call.with(&from).with(up_to.unwrap_or_default());
-            let reply = self.run(&call, reply::revoked, None)?;
+            let reply = self.run(&call, reply::revoked, NEVER)?;
             let (before, again) = reply.value;
             is_repeated |= reply.repeated;
             first = first.take().or(before);
@@ -259,7 +259,7 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         let call = self.release_call(key, token, outcome);
-        let reply = self.run(&call, reply::release, None)?;
+        let reply = self.run(&call, reply::release, NEVER)?;
         Ok(if reply.repeated { reply.value.after_a_lost_reply() } else { reply.value })
     }
 
@@ -270,7 +270,7 @@ impl<T: Topology> Store for RedisStore<T> {
 
     /// As `post_release` does.
     fn abandon(&mut self, request: &Request) {
-        let _ = self.topology.run(&self.leave_call(request).no_reply(), None);
+        let _ = self.topology.run(&self.leave_call(request).no_reply(), NEVER);
     }
 
     fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
@@ -302,7 +302,7 @@ impl<T: Topology> Store for RedisStore<T> {
         let mut from = "0 ".to_owned();
         repeated(0, self.patience(), |_| {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(by.to_stored());
-            let reply = self.run(&call.with(id).with(&from), reply::removal, None)?;
+            let reply = self.run(&call.with(id).with(&from), reply::removal, NEVER)?;
             Ok(match reply.value {
                 Ok(removal) if reply.repeated => Some(removal.after_a_lost_reply()),
                 Ok(removal) => Some(removal),

@@ -8,8 +8,8 @@ use rlock::rules::{
     Answer, ClientInfo, Failure, Key, Mode, Operator, Outcome, Owner, Prefix, Request, Revocation,
     Token, Ttl,
 };
-use rlock::store::Store;
 use rlock::store::location::Location;
+use rlock::store::{NEVER, Store};
 
 pub(super) fn key() -> Key {
     Key::new(&Prefix::default(), &"L".parse().expect("a name"))
@@ -40,17 +40,17 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
     let (key, token) = (&request.key, &request.token);
     match what {
         0 | 6 => {
-            let answer = store.acquire(&request, None)?;
+            let answer = store.acquire(&request, NEVER)?;
             if let Answer::Busy(seen) | Answer::Queued { view: seen, .. } = &answer {
                 view(seen);
             }
             if let Answer::Queued { .. } = answer {
-                store.sleep(&request, Duration::from_millis(1), None)?;
+                store.sleep(&request, Duration::from_millis(1), NEVER)?;
             }
         }
-        1 => drop(store.renew(key, token, None, None)?),
+        1 => drop(store.renew(key, token, None, NEVER)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
-        3 => store.leave(&request, None)?,
+        3 => store.leave(&request, NEVER)?,
         4 => view(&store.revoke(key, Revocation::Graceful, &Operator::default())?),
         5 => view(&store.inspect(key)?),
         _ => {
