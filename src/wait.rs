@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, UserMessage, View, show};
 use crate::store::Store;
-use crate::system::poll::{Interrupt, NEVER, Want, is_ready, wait};
+use crate::system::poll::{NEVER, Want, is_ready, wait};
 use crate::system::signals::Signals;
 
 /// A lock that was granted.
@@ -52,7 +52,7 @@ pub(crate) fn acquire(
     let mut waiter = waiter.with_start_until(end_of(start_limit), started);
     loop {
         let deadline = waiter.deadline();
-        let stops = Interrupt::from(signals.arrival()).or(needed_by).or_at(deadline);
+        let stops = NEVER.or(signals.arrival()).or(needed_by).or_at(deadline);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);

@@ -1,18 +1,18 @@
 //! The store of a host that keeps locks itself: reads a lock, decides with the model, writes it,
 //! and wakes the waiters that the change concerns. A `Place` does all but decide.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::blocking::pause;
 use super::wire::Limit;
-use super::{Interrupt, NEVER, PATIENCE, Store, decided};
+use super::{Filter, Force, Interrupt, NEVER, PATIENCE, Store, decided};
 use crate::report::Diagnostic;
 use crate::rules::model::Lock;
 use crate::rules::waiter::pause_of_a_head;
 use crate::rules::{
-    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern,
-    Prefix, Release, Removal, Renewal, Request, Revocation, State, Token, Ttl, View,
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Prefix, Release,
+    Removal, Renewal, Request, State, Token, Ttl, View,
 };
 
 /// How long at most a request takes that does not wait for the lock, or that no signal interrupts: a
@@ -145,25 +145,20 @@ impl<P: Place> Store for CellStore<P> {
 
     fn abandon(&mut self, request: &Request) {
         // If another client still changes the lock, the request expires in it.
-        let _ = self.leave(request, NEVER.or_at(Some(Instant::now())));
+        let _ = self.leave(request, NEVER.or_at(Instant::now()));
     }
 
-    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure> {
         self.place.verify()?;
         // No grant can come in between.
-        let revoke = |lock: &mut Lock, now| lock.at(now).revoke(Fence(u64::MAX), how, by);
+        let revoke =
+            |lock: &mut Lock, now| lock.at(now).revoke(Fence(u64::MAX), force.how, &force.by);
         self.place.change(key, Access::Change, self.briefly(NEVER), revoke)
     }
 
-    fn remove(
-        &mut self,
-        key: &Key,
-        id: &Id,
-        how: Revocation,
-        by: &Operator,
-    ) -> Result<Removal, Failure> {
+    fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure> {
         self.place.verify()?;
-        let remove = |lock: &mut Lock, now| lock.at(now).remove(id, how, by);
+        let remove = |lock: &mut Lock, now| lock.at(now).remove(id, force.how, &force.by);
         self.place.change(key, Access::Change, self.briefly(NEVER), remove)
     }
 
@@ -172,21 +167,14 @@ impl<P: Place> Store for CellStore<P> {
         self.place.change(key, Access::Inspect, brief, |lock, now| lock.inspect(now))
     }
 
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        with_free: bool,
-    ) -> Result<Listing, Failure> {
+    fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
         self.place.verify()?;
-        let names = names_in(self.place.keys(None)?, prefix);
-        let names = names.filter(|name| pattern.is_none_or(|it| it.matches(name.as_str())));
-        let keys: BTreeMap<_, _> =
-            names.map(|name| (name.clone(), Key::new(prefix, &name))).collect();
+        let names = names_in(self.place.keys(None)?, &filter.prefix);
+        let names: BTreeSet<Name> = names.filter(|name| filter.passes(name)).collect();
         let mut listing = Listing::default();
-        for (name, key) in keys {
-            let view = self.inspect(&key);
-            if with_free || view.as_ref().map_or(true, |view| view.state != State::Free) {
+        for name in names {
+            let view = self.inspect(&Key::new(&filter.prefix, &name));
+            if filter.with_free || view.as_ref().map_or(true, |view| view.state != State::Free) {
                 listing.locks.push((name, view));
             }
         }

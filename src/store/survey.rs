@@ -16,7 +16,7 @@ use super::server::cluster::{masters_in, slot_of};
 use super::server::scripts::keys;
 use super::server::{Node, Probe, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Cmd, Limit};
-use super::{NEVER, Store};
+use super::{Filter, NEVER, Store};
 use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
@@ -352,8 +352,9 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
     if let Some(key) = free_key(settings, &[ALL_SLOTS]) {
         exercise(&mut server, &mut store, &key);
         step(&mut server, "list", || {
-            let one = Pattern::new(&Pattern::escape(key.as_str())).ok();
-            store.list(&settings.prefix, one.as_ref(), false).map(|_| ())
+            let pattern = Pattern::new(&Pattern::escape(key.as_str())).ok();
+            let prefix = settings.prefix.clone();
+            store.list(&Filter { prefix, pattern, with_free: false }).map(|_| ())
         });
         step(&mut server, "clean up", || directory.forget(&key));
     }

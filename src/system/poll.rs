@@ -32,21 +32,24 @@ pub struct Interrupt<'a> {
 /// What cuts nothing short.
 pub const NEVER: Interrupt<'static> = Interrupt { stops: [None; 2], at: None, last_attempt: None };
 
-impl<'a> From<BorrowedFd<'a>> for Interrupt<'a> {
-    fn from(stop: BorrowedFd<'a>) -> Self {
-        Self { stops: [Some(stop), None], ..NEVER }
-    }
-}
-
 impl<'a> Interrupt<'a> {
-    /// The same, or that another descriptor becomes readable.
-    pub(crate) fn or(self, stop: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [self.stops[0], self.stops[1].or(stop)], ..self }
+    /// The same, or that this descriptor becomes readable, unless there are two already.
+    pub(crate) fn or(self, stop: impl Into<Option<BorrowedFd<'a>>>) -> Self {
+        let stops = match self.stops {
+            [None, other] => [stop.into(), other],
+            [one, other] => [one, other.or(stop.into())],
+        };
+        Self { stops, ..self }
     }
 
     /// The same, or this moment if it comes first.
-    pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
-        Self { at: moment.into_iter().chain(self.at).min(), ..self }
+    pub(crate) fn or_at(self, moment: impl Into<Option<Instant>>) -> Self {
+        Self { at: moment.into().into_iter().chain(self.at).min(), ..self }
+    }
+
+    /// Whether the moment has come.
+    pub(crate) fn is_over(self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
     }
 
     /// The same, for an attempt that may precede this one.
@@ -76,7 +79,7 @@ pub(crate) fn wait<'a>(
     let until = until.into().into_iter().chain(at).min();
     let are_ready = poll(stops.into_iter().chain(wanted), until)?;
     Ok(match are_ready.iter().position(|is_ready| *is_ready) {
-        _ if at.is_some_and(|at| at <= Instant::now()) => Woken::Interrupted,
+        _ if interrupt.is_over() => Woken::Interrupted,
         Some(first) if first < stop_count => Woken::Interrupted,
         Some(_) => Woken::Ready,
         None => Woken::TimedOut,

@@ -7,10 +7,10 @@ use super::reply;
 use crate::rules::quorum::{Nomination, QuorumOp, Vote};
 use crate::rules::servers::Run;
 use crate::rules::{Answer, Failure, Key, Outcome, Request, Ticket, Token, Verdict};
+use crate::store::NEVER;
 use crate::store::server::topology::Topology;
 use crate::store::server::{Node, RedisStore, scripts};
 use crate::store::wire::Value;
-use crate::store::{Interrupt, NEVER};
 
 /// The key of the mark of a promoted server, beside all locks with a prefix.
 pub(in crate::store) const PROMOTED: &str = "promoted";
@@ -20,13 +20,7 @@ pub(super) type MemberStore = RedisStore<Node>;
 
 impl<T: Topology> RedisStore<T> {
     /// Asks for a place, or for a hold. A grant counts once enough replicas have confirmed it.
-    pub fn vote(
-        &mut self,
-        request: &Request,
-        op: QuorumOp,
-        attempt: u64,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Vote, Failure> {
+    pub fn vote(&mut self, request: &Request, op: QuorumOp, attempt: u64) -> Result<Vote, Failure> {
         let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
         let (ticket, held) = match op {
             QuorumOp::Propose(ticket) => (number(ticket), None),
@@ -39,7 +33,7 @@ impl<T: Topology> RedisStore<T> {
             let slot = slot.map_or(String::new(), |slot| slot.to_string());
             call = call.with(fence).with(slot).confirmed_by(self.min_replicas);
         }
-        let reply = self.run(&call, reply::vote, interrupt)?;
+        let reply = self.run(&call, reply::vote, NEVER)?;
         reply.confirmed(|vote| matches!(vote, Break(Verdict::Answer(Answer::Granted { .. }))))
     }
 
@@ -54,9 +48,8 @@ impl<T: Topology> RedisStore<T> {
         &mut self,
         request: &Request,
         at_most: Duration,
-        interrupt: Interrupt<'_>,
     ) -> Result<Option<Nomination>, Failure> {
-        Ok(match self.hear(request, at_most, interrupt)? {
+        Ok(match self.hear(request, at_most, NEVER)? {
             Some(Value::BulkString(text)) => reply::nomination(&text),
             _ => None,
         })

@@ -46,10 +46,10 @@ impl Quorum {
         let Ok((reply_sender, _)) = channel() else { return };
         for &number in lost {
             let request = request.clone();
-            self.members[number].ask(number, &reply_sender, move |store, _| {
+            self.members[number].ask(number, &reply_sender, move |store| {
                 let timeout = store.patience();
                 repeated(attempt_number(), timeout, |attempt| {
-                    let vote = store.vote(&request, restore, attempt, NEVER)?;
+                    let vote = store.vote(&request, restore, attempt)?;
                     Ok((vote != Break(Verdict::Again)).then_some(()))
                 })
             });

@@ -4,6 +4,7 @@ pub mod handshake;
 mod link;
 mod promotion;
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 pub use handshake::Probe;
@@ -256,6 +257,8 @@ impl Node {
         }
         // The server has the I/O timeout to answer once the sleep is over.
         let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
+        let withdrawal = self.withdrawal.clone();
+        let interrupt = interrupt.or(withdrawal.as_ref().map(Wakeup::as_fd));
         let limit = Limit::of_replies(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {

@@ -50,7 +50,7 @@ impl Calls<'_> {
         self.call(
             ("vote", request, op, attempt),
             |model| model.vote(request, op, attempt),
-            |server| server.vote(request, op, attempt, NEVER),
+            |server| server.vote(request, op, attempt),
         )
     }
 

@@ -9,7 +9,7 @@ use rlock::rules::{
     Token, Ttl,
 };
 use rlock::store::location::Location;
-use rlock::store::{NEVER, Store};
+use rlock::store::{Filter, Force, NEVER, Store};
 
 pub(super) fn key() -> Key {
     Key::new(&Prefix::default(), &"L".parse().expect("a name"))
@@ -51,10 +51,14 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         1 => drop(store.renew(key, token, None, NEVER)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
         3 => store.leave(&request, NEVER)?,
-        4 => view(&store.revoke(key, Revocation::Graceful, &Operator::default())?),
+        4 => {
+            let force = Force { how: Revocation::Graceful, by: Operator::default() };
+            view(&store.revoke(key, &force)?);
+        }
         5 => view(&store.inspect(key)?),
         _ => {
-            let listing = store.list(&Prefix::default(), None, true)?;
+            let filter = Filter { prefix: Prefix::default(), pattern: None, with_free: true };
+            let listing = store.list(&filter)?;
             let unread = listing.locks.iter().filter_map(|(_, seen)| seen.as_ref().err());
             unread.chain(&listing.failures).for_each(|failure| one_line(&failure.to_string()));
             listing.locks.iter().filter_map(|(_, seen)| seen.as_ref().ok()).for_each(view);

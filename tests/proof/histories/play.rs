@@ -20,7 +20,7 @@ use rlock::rules::{
     Answer, Ending, Failure, Fence, Key, Operator, Owner, Reason, Release, Renewal, Request, Seen,
     Stored, Token, Verdict, View,
 };
-use rlock::store::{NEVER, Store};
+use rlock::store::{Force, NEVER, Store};
 use sha1_smol::Sha1;
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
@@ -140,10 +140,9 @@ impl<'a, S: Server> Both<'a, S> {
                 self.server.ask(request, attempt, NEVER).map(Break),
                 Break(self.model().acquire(request, attempt)),
             ),
-            Some(op) => (
-                self.server.vote(request, op, attempt, NEVER),
-                self.model().vote(request, op, attempt),
-            ),
+            Some(op) => {
+                (self.server.vote(request, op, attempt), self.model().vote(request, op, attempt))
+            }
         };
         self.verdict = match self.is_damaged {
             true => told.unwrap_or(Break(Verdict::Again)),
@@ -309,9 +308,10 @@ impl<'a, S: Server> Both<'a, S> {
             }
             Step::Remove(client, revocation) => {
                 let id = self.token(*client).id().parse().unwrap();
-                let by = &Operator::from_stored("someone\tfor a reason");
-                let told = self.server.remove(&key, &id, *revocation, by);
-                let known = self.model().remove(&id, *revocation, by);
+                let by = Operator::from_stored("someone\tfor a reason");
+                let force = Force { how: *revocation, by };
+                let told = self.server.remove(&key, &id, &force);
+                let known = self.model().remove(&id, force.how, &force.by);
                 self.same(told, known);
             }
             Step::Pass(time) => self.pass_to(now + time),
