@@ -8,7 +8,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// The longest silence. CI systems end a step that prints nothing for some minutes; with a
 /// heartbeat on top, it stays below 5.
-const LONGEST: Duration = Duration::from_secs(5 * 60 - 30);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5 * 60 - 30);
 
 /// A position in the queue, and the holder.
 type Situation = (u64, Option<String>);
@@ -31,7 +31,7 @@ impl Reminders {
     /// Whether to print a message now: at growing intervals, and at each change, but for that at
     /// most once a minute. `situation` is `None` if the server does not answer.
     pub(crate) fn is_due(&mut self, situation: Option<Situation>, now: Instant) -> bool {
-        let interval = (3 * self.last.since(self.started)).clamp(MINUTE, LONGEST);
+        let interval = (3 * self.last.since(self.started)).clamp(MINUTE, LONGEST_INTERVAL);
         let is_new = situation.is_some() && situation != self.told;
         let changed = is_new && self.changed.is_none_or(|at| now.since(at) >= MINUTE);
         if !changed && now.since(self.last) < interval {

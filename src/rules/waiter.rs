@@ -7,9 +7,9 @@ use nix::sys::signal::Signal;
 
 use crate::rules::lease::renewed_with;
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder, Instant,
-    Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage,
-    View,
+    Answer, Asked, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder,
+    Instant, Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl,
+    UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -32,7 +32,7 @@ const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
 /// a proxy before it, does not let the waiter sleep.
-pub(crate) const SHORT_SLEEP: Duration = Duration::from_secs(1);
+const SHORT_SLEEP: Duration = Duration::from_secs(1);
 
 /// How long a new head waits for its grant before it asks for the new holder's deadline.
 const HEAD_PAUSE: Duration = Duration::from_millis(10);
@@ -115,6 +115,21 @@ pub enum WaitEvent {
     CutShort(Failure),
     /// Without a reply, the request expires on the server.
     Withdrawn(WaitEnd, Result<(), Failure>),
+}
+
+impl WaitEvent {
+    /// How a sleep has ended that began at this moment.
+    pub(crate) fn slept(
+        begun: Instant,
+        result: Result<Option<Asked>, Failure>,
+        now: Instant,
+    ) -> Self {
+        match result {
+            Ok(Some(Asked { sent, answer })) => Self::Answered { sent, answer: Ok(answer) },
+            Err(failure) if now < begun + SHORT_SLEEP => Self::CutShort(failure),
+            result => Self::Woken(result.map(drop)),
+        }
+    }
 }
 
 /// Something to report to the user.

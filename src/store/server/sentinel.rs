@@ -16,7 +16,7 @@ use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 use crate::store::{Interrupt, NEVER};
 
 /// How long the sentinels may take to name another master than one that is none.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TO_NAME_ANOTHER: Duration = Duration::from_millis(50);
 
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {
@@ -131,7 +131,7 @@ impl Topology for Sentinel {
             refusal.is_not_here() || failure.is_transient() && !failure.maybe_executed()
         };
         if reply.as_ref().is_err_and(is_elsewhere)
-            && let Ok(other) = self.master(Some(named), Limit::new(PATIENCE, interrupt))
+            && let Ok(other) = self.master(Some(named), Limit::new(TO_NAME_ANOTHER, interrupt))
         {
             reply = other.run_script(call, false, interrupt);
         }
