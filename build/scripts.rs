@@ -47,6 +47,8 @@ const REQUESTS: [&str; 9] =
 /// the script.
 pub(crate) fn assemble() -> io::Result<()> {
     println!("cargo::rerun-if-changed=lua");
+    let out = variable("OUT_DIR");
+    let out = Path::new(&out);
     let mut parts = String::new();
     for part in PARTS {
         parts += &read_script(part)?;
@@ -69,14 +71,15 @@ pub(crate) fn assemble() -> io::Result<()> {
         assert!(is_small || name != "leave", "{name} takes {} bytes", source.len());
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
         let constant = name.to_uppercase();
+        fs::write(out.join(format!("{name}.lua")), source)?;
         // Writing to a string cannot fail.
         let _ = writeln!(
             generated,
             "pub const {constant}: Script = \
-             Script {{ source: {source:?}, hash: {hash:?} }};",
+             Script {{ source: include_str!(\"{name}.lua\"), hash: {hash:?} }};",
         );
     }
-    fs::write(Path::new(&variable("OUT_DIR")).join("scripts.rs"), generated)
+    fs::write(out.join("scripts.rs"), generated)
 }
 
 /// A file in `lua/`, without comments and empty lines.

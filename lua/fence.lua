@@ -6,8 +6,7 @@
 -- The last fence granted; 0 if there is none, or if it is not a number. It is at most 2^53, because
 -- int() cannot write every larger number, and rlock never grants one.
 local function last_fence()
-  local last = tonumber(lock.fence or 0)
-  return last and math.min(last, 2 ^ 53) or 0
+  return math.min(tonumber(lock.fence or 0) or 0, 2 ^ 53)
 end
 
 -- Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a

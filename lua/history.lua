@@ -18,23 +18,19 @@ local function item(record, name)
   return string.match(record, '\n' .. name .. ' ([^\n]*)') or ''
 end
 
--- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
--- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
--- whose details are lost.
-local function ending_of(details, otherwise)
-  if details.status == 'cooling' or details.fence == '' then return nil end
-  if hold_state(details) == 'revoked' then return revocation(details.status) end
-  return otherwise, ''
-end
-
--- The entry for a hold that ends with this outcome of its command; nil if it is already on record.
--- `by` is given, instead of an outcome, if the caller of the script ends it.
+-- The entry for a hold that ends with this outcome of its command; nil if there is none to add. `by` is
+-- given, instead of an outcome, if the caller of the script ends it. A hold that was revoked before
+-- ended then, and not as `ending` says.
 local function history_entry(token, ending, ended, outcome, by)
   local details = details_of(token)
   -- Nobody had the hold of a closed lock.
   if details.status == 'revoked' then return nil end
-  if not by then ending, by = ending_of(details, ending) end
-  if not ending then return nil end
+  if not by then
+    -- Its release is on record, or its details are lost.
+    if details.status == 'cooling' or details.fence == '' then return nil end
+    by = ''
+    if hold_state(details) == 'revoked' then ending, by = revocation(details.status) end
+  end
   return '\nended ' .. ending .. '\nat ' .. int(ended) .. '\noutcome ' .. outcome .. '\nby ' .. by
     .. described(token, details)
 end
@@ -58,7 +54,7 @@ local function record(entries)
   if is_wrong_type(length) then return end
   if type(length) == 'table' then return redis.call('RPUSH', HISTORY, unpack(entries)) end
   -- Only another client can have added more than this.
-  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -2 * HISTORY_LENGTH, -1) end
+  if length > 2 * HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -2 * HISTORY_LENGTH, -1) end
   for number = math.min(length, 2 * HISTORY_LENGTH), HISTORY_LENGTH + 1, -1 do
     redis.call('LREM', HISTORY, 1, least_useful(number))
   end
@@ -99,9 +95,10 @@ local function recorded(token)
   return nil, nil, nil, readable and #entries < HISTORY_LENGTH
 end
 
--- The entries for the last of these expired holds, pairs of token and deadline, the earliest first.
-local function expired_entries(expired)
-  local entries = {}
+-- Adds the entries for the last of these expired holds, pairs of token and deadline, the earliest
+-- first, to `entries`, if any.
+local function expired_entries(expired, entries)
+  entries = entries or {}
   for i = math.max(1, #expired - 2 * HISTORY_LENGTH + 1), #expired, 2 do
     entries[#entries + 1] = history_entry(expired[i], 'expired', expired[i + 1], '')
   end
@@ -115,6 +112,5 @@ local function history(at_most)
   if number == 0 then return entries end
   local expired = redis.call('ZRANGE', HOLDS, math.max(number - HISTORY_LENGTH, 0), number - 1,
     'WITHSCORES')
-  for _, entry in ipairs(expired_entries(expired)) do entries[#entries + 1] = entry end
-  return entries
+  return expired_entries(expired, entries)
 end

@@ -56,7 +56,7 @@ local function proposed(at, is_nominated)
     return { 'proposed', view, position, CLAIM_WINDOW / 2, at.ticket, nomination(position), '' }
   end
   local at_most = HEARTBEAT > 0 and HEARTBEAT or CLAIM_WINDOW
-  local sleep = millis_to_sleep(position - at.nominated, MODE, at_most, at.head)
+  local sleep = millis_to_sleep(at_most, position - at.nominated, at.head)
   local kept_out = HEARTBEAT == 0 and is_kept_out(position, MODE) and '1' or ''
   return { 'proposed', view, position, sleep, at.ticket, '', kept_out }
 end

@@ -3,9 +3,6 @@
 -- Reads:   holds, state; lock.live
 -- Changes: nothing
 
--- Whether a user chose the owner, so that it can enter from anywhere.
-local function is_chosen(owner) return string.sub(owner, 1, 1) == '=' end
-
 -- The mode in which a request may enter the lock through a hold with these details, or else `entered`:
 -- 'exclusive', 'shared', or nil. A slot cannot be entered again.
 local function enter(details, entered)
@@ -36,9 +33,10 @@ local function enclosing_hold(tokens)
   return innermost, entered
 end
 
--- Whether a waiter with these details may enter a lock that its owner now holds.
+-- Whether a waiter with these details may enter a lock that its owner now holds: one that a user chose,
+-- which begins with '='. It can enter from anywhere.
 local function may_enter(details)
-  if details.reentrant == '' or not is_chosen(details.owner) then return false end
+  if details.reentrant == '' or string.sub(details.owner, 1, 1) ~= '=' then return false end
   local outer = owner_mode(details.owner)
   return outer == 'exclusive' or outer == 'shared' and details.mode == 'shared'
 end

@@ -58,11 +58,7 @@ local function enqueue(agreed, goes_next)
   redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
-    if agreed == 0 then
-      ticket = math.max(last + 1, own_ticket())
-    else
-      ticket = agreed or last + 1
-    end
+    ticket = agreed == 0 and math.max(last + 1, own_ticket()) or agreed or last + 1
     lock.ticket = int(math.max(last, ticket))
     redis.call('HSET', STATE, 'ticket', lock.ticket)
     redis.call('ZADD', QUEUE, int(goes_next and ticket - NEXT_OFFSET or ticket), TOKEN)
@@ -100,22 +96,21 @@ local function awaited(mode)
   return tonumber(redis.call('ZRANGE', HOLDS, which, which, 'WITHSCORES')[2]) + 1
 end
 
--- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of
--- a lease, or of the time that a nominated waiter has. The second checks a little later, in case the
--- head is dead. Any other waiter gets a message when it becomes the head. The position does not count
--- the waiters that are nominated.
-local function millis_to_sleep(position, mode, heartbeat, head)
-  local sleep = heartbeat
+-- How many milliseconds the caller sleeps at most, unless a message wakes it. The head watches for the
+-- end of a lease, or of the time that a nominated waiter has. The second, after this head, checks a
+-- little later, in case the head is dead. Any other waiter gets a message when it becomes the head. The
+-- position does not count the waiters that are nominated.
+local function millis_to_sleep(at_most, position, head)
+  local sleep = at_most
   if position <= 2 and lock.nominated ~= '' then
     sleep = math.min(sleep, CLAIM_WINDOW + (position - 1) * GRACE)
   end
   if position == 1 and lock.foreign then
     local left = guard_left()
     sleep = math.min(sleep, FOREIGN_POLL, left >= 0 and left + 1 or FOREIGN_POLL)
-  elseif position == 1 and lock.live then
-    sleep = math.min(sleep, awaited(mode) - now)
-  elseif position == 2 and lock.live then
-    sleep = math.min(sleep, awaited(details_of(head or TOKEN).mode) + GRACE - now)
+  elseif position <= 2 and lock.live then
+    local mode = details_of(position == 2 and head or TOKEN).mode
+    sleep = math.min(sleep, awaited(mode) + (position - 1) * GRACE - now)
   end
   return math.max(sleep, 1)
 end

@@ -63,8 +63,7 @@ local function reconcile()
   if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
     -- All leases have expired, and there are no waiters.
     write_nothing()
-    local entries = expired_entries(
-      redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
+    local entries = expired_entries(redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
     lock.count = 0
     become_idle(HOLDS)
     return record(entries)

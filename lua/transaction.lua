@@ -37,8 +37,7 @@ local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation'
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   generation = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5],
   notified = fields[6], revoked_up_to = tonumber(fields[7] or 0), nominated = fields[8] or '',
-  newest = fields[9], skipped = fields[10], count = redis.call('ZCARD', HOLDS),
-  live = false, deleted = false, foreign = false, cleanup_pending = false }
+  newest = fields[9], skipped = fields[10], count = redis.call('ZCARD', HOLDS) }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
 -- to another tool: the lock stays busy until that key is gone.

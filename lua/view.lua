@@ -30,17 +30,7 @@ local function shown_hold(token, deadline)
     .. '\ndeadline ' .. deadline .. '\nslot ' .. details.slot .. described(token, details), state
 end
 
--- Adds the waiters that are presumed alive, from index `from` on, to these records.
-local function with_waiters(records, from)
-  local scored = redis.call('ZRANGE', QUEUE, from, from + MAX_LISTED - 1, 'WITHSCORES')
-  for i = 1, #scored, 2 do
-    local shown, alive = shown_waiter(scored[i], scored[i + 1])
-    if alive then records[#records + 1] = shown end
-  end
-  return records
-end
-
--- The lock as a list of records: `records`, if any, up to `holders_at_most` holders, from the one at
+-- The lock as a list of records: these, up to `holders_at_most` holders, from the one at
 -- `holders_from` (nil: those whose leases last longest), the clients that were turned away (see
 -- history.lua), and the lock itself:
 --   lock         'free', 'held', 'cooling', 'revoked' or 'foreign'
@@ -53,7 +43,6 @@ end
 --   generation
 --   fence        the last one
 local function view(holders_from, holders_at_most, records)
-  records = records or {}
   local state, number, left, scored = lock.foreign and 'foreign' or 'free', 0, nil, {}
   if lock.live then
     number = redis.call('ZCOUNT', HOLDS, int(now), '+inf')
@@ -80,4 +69,4 @@ local function view(holders_from, holders_at_most, records)
 end
 
 -- For a reply to a request that waits or is refused.
-local function brief_view() return view(nil, MAX_REMINDED) end
+local function brief_view() return view(nil, MAX_REMINDED, {}) end

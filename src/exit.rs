@@ -32,23 +32,15 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
          `rlock` terminates by the same signal, which a shell shows as 128+n",
     ),
     ("0", &["acquire", "renew", "release", "inspect"], "success"),
-    (
-        "0",
-        &["inspect"],
-        "`--attention` or `--servers` found nothing or, without them, NAME is not free",
-    ),
-    ("0", &["inspect"], "without them, a list was shown, even an empty one"),
-    (
-        "1",
-        &["inspect"],
-        "`--attention` or `--servers` found something or, without them, NAME is free",
-    ),
+    ("0", &["inspect"], "NAME is not free, or `--attention` or `--servers` found nothing"),
+    ("1", &["inspect"], "NAME is free, or `--attention` or `--servers` found something"),
     ("64", ALL, "usage error"),
     (
         "69",
         ALL,
-        "no usable server: unreachable, not answering, loading, out of memory, or too few servers \
-         for a quorum; or this host lacks descriptors, threads, ports or memory",
+        "no usable server, or this host lacks descriptors or memory: the server is unreachable, does \
+         not answer, is loading or out of memory, or too few are usable for a quorum; the host may \
+         also lack threads or ports",
     ),
     (
         "69",
@@ -56,8 +48,12 @@ const MEANINGS: &[(&str, Subcommands, &str)] = &[
         "incomplete result: some locks cannot be shown; with `--servers`, only if no server answers, \
          because missing permissions, a wrong password or a replica are findings",
     ),
-    ("70", ALL, "a bug in `rlock`, or the system denied a resource"),
-    ("75", &["exec", "acquire"], "busy after the wait, or held by an enclosing command (see `-E`)"),
+    ("70", ALL, "a bug in `rlock`, or the system denied a process or a system call"),
+    (
+        "75",
+        &["exec", "acquire"],
+        "busy after the wait, or held by an enclosing command; `-E N` makes it N",
+    ),
     ("75", &["release"], "held by another tool (`--force` without `--now`)"),
     ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
     ("76", &["acquire"], "lost while the keeper started"),
@@ -118,7 +114,7 @@ pub enum Exit {
 impl Exit {
     /// Ends the process by its signal, or returns the status to exit with. For a signal, it returns
     /// only if the kernel protects the process from that signal, as it does process 1.
-    pub fn leave(self) -> i32 {
+    pub fn die_or_status(self) -> i32 {
         match self {
             Self::Status(_) => {}
             Self::Signal(signal) => disposition::die_by(signal),

@@ -21,5 +21,5 @@ pub unsafe extern "C" fn main(count: c_int, arguments: *const *const c_char) -> 
         OsStr::from_bytes(bytes).to_owned()
     };
     let count = usize::try_from(count).unwrap_or(0);
-    rlock::run((0..count).map(argument).collect()).leave()
+    rlock::run((0..count).map(argument).collect()).die_or_status()
 }

@@ -20,9 +20,9 @@ use crate::text::{Line, at_most};
 
 /// How long a stderr that blocks, such as a log on a network file system, may keep rlock.
 #[derive(Clone, Copy)]
-pub(crate) enum Patience {
+pub(crate) enum StderrWait {
     Endless,
-    /// While a command runs, which must be stopped or killed at this moment, if that is known.
+    /// While a command runs, which must be terminated or killed at this moment, if that is known.
     Short(Option<Instant>),
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Report {
     started: Instant,
     /// Whether the terminal shows a status line, which a message must erase first.
     erases_line: Arc<AtomicBool>,
-    pub(crate) patience: Patience,
+    pub(crate) stderr_wait: StderrWait,
     /// The last message, if it has not been written yet.
     unwritten: Arc<Mutex<Option<Receiver<()>>>>,
 }
@@ -65,8 +65,8 @@ impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
         let (erases_line, unwritten) = (Arc::default(), Arc::default());
-        let (started, patience) = (Instant::now(), Patience::Endless);
-        Self { subject, verbosity, started, erases_line, patience, unwritten }
+        let (started, stderr_wait) = (Instant::now(), StderrWait::Endless);
+        Self { subject, verbosity, started, erases_line, stderr_wait, unwritten }
     }
 
     /// The beginning of every line: the lock and a colon, or nothing.
@@ -145,7 +145,7 @@ impl Report {
     /// While a command runs, this writes on another thread. As long as that thread blocks, further
     /// messages are dropped.
     fn carry_out(&self, write: impl Fn() + Clone + Send + 'static) {
-        let (Patience::Short(due), Ok(mut unwritten)) = (self.patience, self.unwritten.lock())
+        let (StderrWait::Short(due), Ok(mut unwritten)) = (self.stderr_wait, self.unwritten.lock())
         else {
             return write();
         };
@@ -165,7 +165,7 @@ pub(crate) fn alert(what: impl Display) {
 }
 
 /// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
-/// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
+/// ready, the line is dropped: a full pipe must not keep rlock from terminating a command that has
 /// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
 fn write_line(stderr: &impl AsFd, erase: &str, what: &Line) {
     let line = format!("rlock: {}", what.as_str());

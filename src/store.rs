@@ -23,7 +23,7 @@ use crate::rules::{
     Release, Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
 pub use crate::system::poll::{Interrupt, NEVER};
-pub(crate) use wire::has_answered;
+pub(crate) use wire::any_server_has_answered;
 
 /// How many I/O timeouts a request takes at most that needs several calls, or must wait for a
 /// thousand processes. Each call cleans up 100 expired holds or waiters, or revokes 50 holds.

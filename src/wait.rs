@@ -60,7 +60,7 @@ pub(crate) fn acquire(
     let mut waiter = waiter.with_start_until(end_of(start_limit), started);
     loop {
         let deadline = waiter.deadline();
-        let stops = NEVER.or(signals.arrival()).or(needed_by).or_at(deadline);
+        let stops = NEVER.or(signals.readable()).or(needed_by).or_at(deadline);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);

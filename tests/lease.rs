@@ -555,6 +555,27 @@ fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     assert_eq!(lines.len(), 3);
 }
 
+/// `exec` in a shell keeps its children, so not all of rlock's children are the command's.
+#[test]
+fn beside_other_children_a_lost_lock_ends_what_the_command_runs_without_its_environment() {
+    let server = Server::start();
+    // The shell ends at SIGTERM, or only at SIGKILL; what it runs, at SIGKILL.
+    for trap in [":", "trap \"\" TERM"] {
+        let child = "setsid sh -c \"trap '' TERM; echo \\$\\$; exec sleep 999 >&- 2>&-\"";
+        let command = format!("{trap}; {child} & {child} & {child} & wait");
+        let script = format!(
+            "sleep 998 >&- 2>&- & exec $rlock exec --ttl 3s L env -i PATH=$PATH bash -c '{}'",
+            command.replace('\'', "'\\''")
+        );
+        let mut first = Running::start(&mut server.program("bash -c", &script));
+        let started: Vec<String> = (0..3).map(|_| first.line()).collect();
+        server.revokes(first);
+        let left = Vec::from_iter(started.iter().filter(|pid| !is_gone(pid)));
+        left.iter().for_each(|pid| support::send_signal(pid.parse().unwrap(), "KILL"));
+        assert!(left.is_empty(), "{trap}: {left:?}");
+    }
+}
+
 #[test]
 fn without_proc_rlock_and_a_keeper_warn_that_they_cannot_stop_every_process() {
     let server = Server::start();

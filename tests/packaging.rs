@@ -42,6 +42,8 @@ fn make_installs_below_any_prefix_and_uninstalls() {
     let variables = [("CARGO_TARGET_DIR", &target), ("DESTDIR", &destination)]
         .map(|(name, value)| format!("{name}={}", value.display()));
     let make = |goal: &str| go("make", &[goal, &variables[0], &variables[1], "PREFIX=/opt/r lock"]);
+    let missing = run(Command::new("make").args(["install", "PROGRAM=none"]).current_dir(ROOT));
+    missing.exits(2).says("none is missing: run make first");
     make("install");
     let installed = files(&root);
     assert_eq!(installed, files(&destination), "all files are below PREFIX");

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rlock::rules::{LossPolicy, Ttl};
 
+use crate::support::side_key;
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The Markdown files of the project with their texts.
@@ -62,6 +64,22 @@ fn every_file_that_a_page_names_exists() {
             let file = word.split('#').next().unwrap();
             let exists = Path::new(ROOT).join(file).exists();
             assert!(exists, "{} names {file}, which does not exist", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_key_on_a_page_has_the_number_of_the_stored_format() {
+    let side = side_key("L", "");
+    let (_, number) = side.split_once('}').unwrap();
+    for (path, page) in pages() {
+        for rest in page.split('}').filter(|rest| rest.starts_with('?')) {
+            assert!(
+                rest.starts_with(number),
+                "{}: {}",
+                path.display(),
+                rest.lines().next().unwrap()
+            );
         }
     }
 }

@@ -3,10 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use rlock::rules::{Key, Prefix};
+
 use crate::support::quorum::{at, at_urls, grow_old, servers};
 use crate::support::*;
 
-const MARK: &str = "{rlock:}?1promoted";
+/// The key that records when a server was found promoted.
+fn mark() -> String {
+    Key::new(&Prefix::default(), &"L".parse().unwrap()).shared("promoted")
+}
 
 fn attach(replica: &Server, master: &Server) {
     replica.follows(master.port());
@@ -51,7 +56,7 @@ fn a_member_that_was_never_promoted_votes_at_once_whatever_its_replicas_do() {
     replica.start_again();
     attach(&replica, &pair[0]);
     takes(3);
-    assert_eq!(pair[0].cli(&["EXISTS", MARK]), "0");
+    assert_eq!(pair[0].cli(&["EXISTS", &mark()]), "0");
 }
 
 #[test]
@@ -69,7 +74,7 @@ fn a_promoted_member_does_not_vote_for_a_lease_however_often_it_is_promoted() {
         attach(&pair[0], &other);
         pair[0].promote();
         vote_later(&pair[0], "was found promoted");
-        assert_eq!(pair[0].cli(&["EXISTS", MARK]), "1");
+        assert_eq!(pair[0].cli(&["EXISTS", &mark()]), "1");
     }
     // It waits for a member as for one that was restarted.
     attach(&pair[0], &other);
@@ -79,7 +84,7 @@ fn a_promoted_member_does_not_vote_for_a_lease_however_often_it_is_promoted() {
     // The mark of its master is not its own.
     let mut replica = pair.pop().unwrap();
     attach(&replica, &pair[0]);
-    assert_eq!(replica.cli(&["EXISTS", MARK]), "1");
+    assert_eq!(replica.cli(&["EXISTS", &mark()]), "1");
     replica.promote();
     vote_later(&replica, "was found promoted");
     // What was promoted in an earlier run counts as restarted.
@@ -90,7 +95,7 @@ fn a_promoted_member_does_not_vote_for_a_lease_however_often_it_is_promoted() {
     replica.step_clock(10_000);
     replica.await_uptime(4);
     client.run("exec -n L true").exits(0);
-    assert_eq!(replica.cli(&["EXISTS", MARK]), "0");
+    assert_eq!(replica.cli(&["EXISTS", &mark()]), "0");
 }
 
 /// Even if it lasts: a demoted server does not close connections.
@@ -121,14 +126,15 @@ fn a_promoted_member_that_cannot_be_marked_does_not_vote_and_the_key_is_named() 
     }
     three[1..].iter().for_each(Server::promote);
     let confined = at(&three).with_user("ci");
-    let told = "was promoted, and cannot vote for a user who cannot use the key {rlock:}?1promoted";
+    let mark = mark();
+    let told = format!("was promoted, and cannot vote for a user who cannot use the key {mark}");
     three[0].promote();
-    confined.run("exec -n L true").exits(78).says(told).says("; allow ~{rlock:}?1promoted");
+    confined.run("exec -n L true").exits(78).says(&told).says(&format!("; allow ~{mark}"));
     // Others may mark it.
     for server in &three {
-        server.cli(&[&["ACL", "SETUSER", "ci"][..], &["%R~{rlock:}?1promoted"]].concat());
+        server.cli(&[&["ACL", "SETUSER", "ci"][..], &[&format!("%R~{mark}")]].concat());
     }
-    confined.run("exec -n L true").exits(78).says(told);
+    confined.run("exec -n L true").exits(78).says(&told);
     cannot_vote(&at(&three), "was found promoted");
     three.iter().for_each(|server| server.step_clock(2_001));
     confined.run("exec -n L true").exits(0);

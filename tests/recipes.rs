@@ -46,10 +46,10 @@ fn replacements(tool: &str) -> Vec<[String; 2]> {
     rows.map(cells).collect()
 }
 
-/// The first lines of scripts under flock, each before that under rlock.
+/// The first lines of scripts under another tool, each before that under rlock.
 #[track_caller]
-fn flock_scripts() -> Vec<String> {
-    blocks_of(include_str!("../docs/other-tools.md"), "### flock")
+fn scripts_of(tool: &str) -> Vec<String> {
+    blocks_of(include_str!("../docs/other-tools.md"), &format!("### {tool}"))
 }
 
 /// What follows a text, up to another one.
@@ -461,13 +461,15 @@ fn the_first_lines_of_the_readme_run_and_show_a_job() {
 }
 
 #[test]
-fn what_a_script_did_with_flock_it_does_with_rlock() {
+fn what_a_script_did_with_flock_or_mkdir_it_does_with_rlock() {
     let halves = ["first-half", "second-half"];
-    let jobs = [&["backup.sh"][..], &["prepare", "backup.sh"], &halves];
-    let [begin, new_begin, ..] = &flock_scripts()[..] else { panic!() };
+    let jobs = [&["backup.sh"][..], &["prepare", "backup.sh"], &halves, &halves];
+    let [begin, new_begin, ..] = &scripts_of("flock")[..] else { panic!() };
+    let [with_mkdir] = &scripts_of("mkdir and PID files")[..] else { panic!() };
     let mut replaced = replacements("flock");
     replaced.truncate(2);
     replaced.push([begin.clone(), new_begin.clone()]);
+    replaced.push(["mkdir import.lock || exit".to_owned(), with_mkdir.clone()]);
     for (lines, ran) in replaced.into_iter().zip(jobs) {
         let rest = if ran == halves { "first-half; second-half" } else { "" };
         for line in lines {
@@ -480,7 +482,7 @@ fn what_a_script_did_with_flock_it_does_with_rlock() {
 
 #[test]
 fn a_script_that_ran_itself_under_flock_runs_itself_under_rlock() {
-    for head in flock_scripts().split_off(2) {
+    for head in scripts_of("flock").split_off(2) {
         let place = Place::new(&[]);
         place.program("import", &format!("{head}\necho \"ran $1\" >> log; exit 3"));
         place.run("./import one").exits(3);
@@ -494,11 +496,7 @@ fn a_script_that_ran_itself_under_flock_runs_itself_under_rlock() {
 
 #[test]
 fn a_script_that_sets_a_key_and_rlock_exclude_each_other() {
-    let [before, after] =
-        &blocks_of(include_str!("../docs/other-tools.md"), "### SET NX scripts")[..]
-    else {
-        panic!("two")
-    };
+    let [before, after] = &scripts_of("SET NX scripts")[..] else { panic!("two") };
     let place = Place::new(&["backup.sh"]);
     let cli = format!("redis-cli -s {}", place.server.socket().display());
     let before = before.replace("redis-cli", &cli);

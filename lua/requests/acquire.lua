@@ -1,11 +1,18 @@
 -- Requests the lock: for a new client, for a waiter that was woken or whose heartbeat is due, or
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
--- asking.lua lists and names the arguments before these; lock.lua names the keys and the token.
+-- This file is the end of a script: build/scripts.rs puts the functions that it needs before it, and
+-- `make scripts` shows the whole. Of the names that are not defined here, asking.lua has the arguments
+-- in upper case (OWNER, FRESH, MODE, HEARTBEAT, NEXT, SUPERSEDE, ABOUT, LAST) and the functions check(),
+-- is_copy(), ahead(), supersede(), find_owner(), take(), hold_again(), wait_in_queue(), proven() and
+-- busy(); lock.lua has TOKEN; transaction.lua has `lock`, `guard` and `now`; details.lua has `own`.
+--
+-- asking.lua lists the arguments before these.
 -- ARGV[LAST + 1] generation  of the lock when the caller last saw holders; '' without the next ones
 -- ARGV[LAST + 2] fence       the largest of these holders
 -- ARGV[LAST + 3] left        ms that the longest of their leases may last
--- ARGV[LAST + 4] ids         of these holders, separated by spaces; '*' for those that were not listed
+-- ARGV[LAST + 4] ids         of these holders, separated by spaces; '*', which no release removes, if
+--                            some were not listed
 --
 -- Replies:
 -- granted()
@@ -25,15 +32,19 @@ local GENERATION, IDS = ARGV[LAST + 1], ARGV[LAST + 4]
 local FENCE, LEFT = tonumber(ARGV[LAST + 2]), tonumber(ARGV[LAST + 3])
 
 -- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
--- would only grant it.
+-- would only grant it with take().
 if not (guard or lock.written or lock.ticket or SUPERSEDE) and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
   return take(OWNER ~= '' and OWNER or FRESH)
 end
 
-local over = check() or is_copy() and proven({ 'again' }) or ahead(last_fence())
+local over = check()
 if over then return over end
--- A caller that asks again no longer relies on its revoked hold.
+-- A duplicate, or overtaken by a later request of this token.
+if is_copy() then return proven({ 'again' }) end
+local implausible = ahead(last_fence())
+if implausible then return implausible end
+-- A client that still asks has not started its command, so a hold that was revoked meanwhile can go.
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them: keep everybody out until their leases have ended or were released.
@@ -41,9 +52,10 @@ if GENERATION ~= '' and not lock.foreign
   and (GENERATION ~= lock.generation or FENCE > last_fence()) then
   close(GENERATION, FENCE, LEFT, IDS)
 end
+-- In its first call, a request has no ticket yet (0), and cancels nothing.
 local superseded = supersede(SUPERSEDE)
 if superseded then return superseded end
--- This may grant the lock to the caller, if it waited: it then claims its hold below.
+-- Grants the lock to waiters whose turn it is. If the caller is one of them, it claims its hold below.
 local head = admit()
 if lock.cleanup_pending then return { 'again' } end
 
@@ -53,9 +65,11 @@ if refused then return refused end
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
 local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
 if entered or admissible(MODE, 0) and is_first then
-  if SUPERSEDE == 0 then supersede(own_ticket()) end
+  if SUPERSEDE ~= 0 then return take(owner) end
+  -- There will be no second call, so it gets its ticket, and cancels older requests, now.
+  supersede(own_ticket())
   local reply = take(owner)
-  if SUPERSEDE == 0 then admit() end
+  admit()
   return reply
 end
 if HEARTBEAT == 0 then
@@ -64,6 +78,6 @@ if HEARTBEAT == 0 then
 end
 local position = wait_in_queue(owner)
 if position == 1 then notify_head(TOKEN) end
-local sleep = millis_to_sleep(position, MODE, HEARTBEAT, head)
+local sleep = millis_to_sleep(HEARTBEAT, position, head)
 local arrival = SUPERSEDE and int(SUPERSEDE > 0 and SUPERSEDE or own_ticket()) or nil
 return { 'queued', brief_view(), position, sleep, arrival }

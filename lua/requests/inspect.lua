@@ -10,5 +10,10 @@
 -- view()
 
 local from = tonumber(ARGV[4])
-local entries = ARGV[3] ~= '' and history(tonumber(ARGV[3])) or {}
-return view(from, MAX_LISTED, with_waiters(entries, from))
+local records = ARGV[3] ~= '' and history(tonumber(ARGV[3])) or {}
+local waiters = redis.call('ZRANGE', QUEUE, from, from + MAX_LISTED - 1, 'WITHSCORES')
+for i = 1, #waiters, 2 do
+  local shown, alive = shown_waiter(waiters[i], waiters[i + 1])
+  if alive then records[#records + 1] = shown end
+end
+return view(from, MAX_LISTED, records)

@@ -6,8 +6,8 @@
 
 local over = check_member()
 if over then return over end
--- A caller that asks again no longer relies on its revoked hold, nor, once it has a ticket, on one that
--- too few servers granted.
+-- A client that still asks has not started its command, so a hold that was revoked meanwhile can go;
+-- once it has a ticket, so can one that too few servers granted.
 if (TICKET > 0 or hold_state(own) == 'revoked') and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 local superseded = supersede(TICKET)
 if superseded then return superseded end

@@ -9,18 +9,15 @@
 -- { 'not-held', why_not_held() }
 
 local OUTCOME = ARGV[3]
+local ENDING = OUTCOME == 'lost' and 'lost' or 'released'
 
 -- What has never started has no minimum time.
 local keep_until = OUTCOME ~= 'not started' and tonumber(own.keep_until) or 0
 
-local function entry_of(token)
-  return history_entry(token, OUTCOME == 'lost' and 'lost' or 'released', now, OUTCOME)
-end
-
 -- The fast path: only the caller holds the lock, and no client waits for it.
 if guard == TOKEN and lock.count == 1 and not lock.ticket and hold_state(own) == 'held'
   and keep_until <= now then
-  local entry, ttl = entry_of(TOKEN), tonumber(own.ttl) or 0
+  local entry, ttl = history_entry(TOKEN, ENDING, now, OUTCOME), tonumber(own.ttl) or 0
   become_idle(GUARD, HOLDS)
   add_tombstone(TOKEN, ttl)
   record({ entry })
@@ -30,11 +27,10 @@ end
 reconcile()
 
 local held = valid_hold()
-local unexpired = unexpired_hold(TOKEN)
 local reply = held and { 'released' } or { 'not-held', why_not_held() }
 local ttl = tonumber(own.ttl) or 0
-local ended = unexpired and own.status ~= 'cooling'
-local entry = ended and entry_of(TOKEN)
+local ended = unexpired_hold(TOKEN) and own.status ~= 'cooling'
+local entry = ended and history_entry(TOKEN, ENDING, now, OUTCOME)
 
 -- Before anything changes: if the queue cannot be read, nothing is released.
 local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)

@@ -17,7 +17,7 @@ local NOW, BY, FROM, UP_TO = ARGV[3] ~= '', ARGV[4], tonumber(ARGV[5]) or 0, ton
 
 reconcile()
 
-local before = ARGV[5] == '' and view(0, MAX_LISTED) or {}
+local before = ARGV[5] == '' and view(0, MAX_LISTED, {}) or {}
 if lock.cleanup_pending then return { 'again', before, 0 } end
 write_nothing()
 if lock.foreign and not NOW then return { 'revoked', before } end

@@ -13,7 +13,7 @@ pub struct InspectArgs {
     pub common: CommonArgs,
     /// Name of a lock, or a pattern such as 'deploy:*'
     ///
-    /// Without NAME, inspect lists all locks that are not free.
+    /// Without NAME, inspect lists all locks that are not free. A list exits with 0, even if it is empty.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
     /// Also list locks that are free and still remembered

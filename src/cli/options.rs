@@ -50,7 +50,7 @@ pub(super) fn on_lost() -> impl TypedValueParser<Value = OnLost> {
 }
 
 pub(super) fn on_unreachable() -> impl TypedValueParser<Value = OnUnreachable> {
-    choice(&[("fail", "", OnUnreachable::Fail), ("run", "", OnUnreachable::Run)])
+    choice(&[("fail", "", OnUnreachable::Fail), ("run", "", OnUnreachable::RunUnlocked)])
 }
 
 pub(super) fn order() -> impl TypedValueParser<Value = SortOrder> {
@@ -221,8 +221,7 @@ pub struct LockArgs {
     /// Cancel older waiters that also use --supersede
     ///
     /// They exit with status 79. Holders and other waiters are not affected. Use this for
-    /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock
-    /// and --wait 0.
+    /// deployments, where a newer one makes an older one pointless. It conflicts with --wait 0.
     #[arg(long, conflicts_with = "nonblock", help_heading = "Queue")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy [default: 75]

@@ -75,8 +75,8 @@ pub(super) fn run(
     // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
     // after the lease, which only a keeper renews.
     let is_stopped = grant.signals.first().is_some();
-    let ends = keeper.is_none().then(|| grant.acquired.lease.deadline());
-    let stop = NEVER.or(grant.signals.arrival()).or_at(ends);
+    let deadline = keeper.is_none().then(|| grant.acquired.lease.deadline());
+    let stop = NEVER.or(grant.signals.readable()).or_at(deadline);
     let printed = text.and_then(|text| Ok(!is_stopped && output::text_unless(stop, &text)?));
     // Release the lock if its token could not be printed, or if a signal ended the acquire.
     let unwanted = match printed {

@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::rules::{
     BoundedDuration, Group, LockOutcome, LossPolicy, OnUnreachable, Outcome, Release, Token,
 };
-use crate::store::has_answered;
+use crate::store::any_server_has_answered;
 use crate::supervise::{self, Command, Completion, Guarded, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::random;
@@ -33,18 +33,18 @@ pub(super) fn run(
         kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
         ..LossPolicy::DEFAULT
     };
-    let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::Run);
+    let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::RunUnlocked);
     let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
     if may_run_unlocked {
         // One attempt tells whether a server answers.
         terms.start_limit = None;
     }
     let mut words = options.command.into_iter();
-    // There is at least one word. Without a lock, the command has no slot either.
+    // There is at least one word.
     let program = words.next().unwrap_or_default();
-    let variables = vec![(SLOT, None)];
-    let mut command = Command { program, arguments: words.collect(), group: None, variables };
-    let client = identity::of_exec(&command.program, terms.options.label.clone());
+    let arguments = words.collect();
+    let client = identity::of_exec(&program, terms.options.label.clone());
+    // Early, as `for_command` explains. An error counts only if it lasts: see `may_start`.
     let prepared = OwnGroup::for_command(group);
     let token = Token::new(random::bytes());
     let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
@@ -52,17 +52,20 @@ pub(super) fn run(
         Err(error)
             if may_run_unlocked
                 && matches!(&error, Error::Store(it) if it.is_unreachable())
-                && !has_answered() =>
+                && !any_server_has_answered() =>
         {
-            // The command would inherit the leader of the group as a child.
+            // The command must not inherit the leader of the group as a child.
             drop(prepared);
+            // Nor may it inherit the slot of an enclosing lock.
+            let variables = vec![(SLOT, None)];
+            let command = Command { program, arguments, group: None, variables };
             return Err(run_unlocked(&command, &error, options.die_with_parent, inherited, report));
         }
         granted => granted?,
     };
-    command.group =
-        may_start(&mut grant, prepared, group).inspect_err(|_| grant.give_up(report))?;
-    command.variables = grant.variables(&terms.options.name);
+    let group = may_start(&mut grant, prepared, group).inspect_err(|_| grant.give_up(report))?;
+    let variables = grant.variables(&terms.options.name);
+    let command = Command { program, arguments, group, variables };
     run_locked(&command, grant, loss_policy, inherited, report)
 }
 
@@ -89,7 +92,7 @@ fn may_start(
     group: Group,
 ) -> Result<Option<OwnGroup>, Error> {
     match grant.signals.pending().first() {
-        Some(arrival) => Err(Error::Stopped(arrival.signal)),
+        Some(arrived) => Err(Error::Stopped(arrived.signal)),
         // A limit that prevented it before the wait matters only now, if it still does.
         None => prepared.or_else(|_| OwnGroup::for_command(group)),
     }
@@ -110,19 +113,19 @@ fn run_locked(
     let guarded = Guarded { command, inherited, hold, loss_policy };
     let (mut store, ran) = supervise::run(guarded, store, &mut signals, report);
     let lease = ran.as_ref().map_or(lease, |completion| completion.lease);
-    let (outcome, ends) = (outcome(&ran), lease.deadline());
-    let released = release(&mut *store, &request, outcome, ends, &mut signals, report);
-    let Completion { exit, lock, was_stopped, late, .. } = ran?;
+    let (outcome, deadline) = (outcome_of(&ran), lease.deadline());
+    let released = release(&mut *store, &request, outcome, deadline, &mut signals, report);
+    let Completion { exit, lock, was_terminated, late, .. } = ran?;
     let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
     // not continue with its next line. A failure of the command takes precedence, and one that ended the
     // attempts to release the lock was used up by that.
     let late = late.or_else(|| {
-        let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
+        let pending = signals.pending().into_iter().map(|arrived| arrived.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
     let loss = match (lock, released) {
-        (LockOutcome::Lost, _) if was_stopped => {
+        (LockOutcome::Lost, _) if was_terminated => {
             "lock was lost, and the command was stopped".into()
         }
         (LockOutcome::Lost, _) => "lock was lost, and the command ended without it".into(),
@@ -141,7 +144,7 @@ fn run_locked(
 }
 
 /// The outcome of the command, for the history of the lock.
-fn outcome(ran: &Result<Completion, Error>) -> Outcome {
+fn outcome_of(ran: &Result<Completion, Error>) -> Outcome {
     match ran {
         Err(_) => Outcome::NotStarted,
         Ok(Completion { lock: LockOutcome::Lost, .. }) => Outcome::Lost,

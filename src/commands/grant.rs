@@ -69,8 +69,8 @@ impl Grant {
     /// Releases the lock before anything has used it.
     pub(super) fn give_up(&mut self, report: &Report) {
         let Self { store, request, acquired, signals } = self;
-        let ends = acquired.lease.deadline();
-        let _ = release(&mut **store, request, Outcome::NotStarted, ends, signals, report);
+        let deadline = acquired.lease.deadline();
+        let _ = release(&mut **store, request, Outcome::NotStarted, deadline, signals, report);
     }
 
     /// Returns the variables that tell the command or the script about the lock. `RLOCK_HELD` lists
@@ -94,12 +94,13 @@ pub(super) fn release(
     store: &mut dyn Store,
     request: &Request,
     outcome: Outcome,
-    ends: Instant,
+    deadline: Instant,
     signals: &mut Signals,
     report: &Report,
 ) -> Result<Release, Failure> {
     let Request { key, token, .. } = request;
-    let mut retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
+    let mut retry =
+        Retry { pending: "not released", deadline: Some(deadline), signals: Some(signals) };
     let released = retry.run(store, report, |store| store.release(key, token, outcome));
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
@@ -107,7 +108,7 @@ pub(super) fn release(
             report.detail(format_args!("nothing to release: the lock {why}"))
         }
         Err(failure) => {
-            let left = ends.since(Instant::now());
+            let left = deadline.since(Instant::now());
             let lease = match left.is_zero() {
                 true => "the lease has expired".to_owned(),
                 false => format!("the lease expires within {}", show(left)),

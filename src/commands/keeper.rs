@@ -122,7 +122,7 @@ pub(super) fn start(
     let mut keeper = started?;
     let begun = Instant::now();
     let until = begun + START_AT_MOST;
-    let stop = NEVER.or(signals.arrival()).or_at(until);
+    let stop = NEVER.or(signals.readable()).or_at(until);
     let _ = handover.send(&socket, stop);
     let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();
@@ -195,8 +195,8 @@ pub(super) fn run(
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
-        let ends = Some(Instant::now() + request.ttl.get());
-        let mut retry = Retry { pending: "not released", ends, signals: None };
+        let deadline = Some(Instant::now() + request.ttl.get());
+        let mut retry = Retry { pending: "not released", deadline, signals: None };
         // An error could no longer be reported, and the lease expires in any case.
         let _ = retry.run(&mut *store, report, |store| store.release(key, token, outcome));
     }

@@ -20,9 +20,9 @@ pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Erro
     let mut store = open(&server, report)?;
     let mut retry = Retry::of("not renewed");
     let renewal = retry.run(&mut *store, report, |store| store.renew(&key, &token, ttl, NEVER));
-    let unconfirmed = |failure: Failure| match retry.ends {
-        Some(ends) => failure.reworded(|why| {
-            let left = show(ends.since(Instant::now()));
+    let unconfirmed = |failure: Failure| match retry.deadline {
+        Some(deadline) => failure.reworded(|why| {
+            let left = show(deadline.since(Instant::now()));
             format!("not renewed (the lease may expire in {left}): {why}")
         }),
         None => failure,

@@ -13,8 +13,8 @@ use crate::system::signals::{Signals, ends};
 pub(super) struct Retry<'a> {
     /// What has not happened while the server does not answer, for messages.
     pub(super) pending: &'static str,
-    /// When the lease expires, if known: as `Attempts::ends`, also after the attempts.
-    pub(super) ends: Option<Instant>,
+    /// When the lease expires, if known: as `Attempts::deadline`, also after the attempts.
+    pub(super) deadline: Option<Instant>,
     /// `None` if rlock does not handle signals, so that they end the process.
     pub(super) signals: Option<&'a mut Signals>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Retry<'a> {
 impl Retry<'_> {
     /// Of a request whose lease is unknown.
     pub(super) fn of(pending: &'static str) -> Self {
-        Self { pending, ends: None, signals: None }
+        Self { pending, deadline: None, signals: None }
     }
 
     /// Sends the request, and sends it again while the server does not answer.
@@ -32,7 +32,7 @@ impl Retry<'_> {
         report: &Report,
         mut request: impl FnMut(&mut dyn Store) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut attempts = Attempts::new(self.ends, Instant::now());
+        let mut attempts = Attempts::new(self.deadline, Instant::now());
         let mut failures = 0;
         loop {
             let sent = Instant::now();
@@ -40,7 +40,7 @@ impl Retry<'_> {
             report.diagnostics(store.diagnostics());
             let now = Instant::now();
             let next = attempts.answered(sent, answer, now);
-            self.ends = attempts.ends;
+            self.deadline = attempts.deadline;
             let (failure, again) = match next {
                 Break(end) => return end,
                 Continue(next) => next,
@@ -65,9 +65,9 @@ impl Retry<'_> {
 /// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
 fn stopped_before(moment: Instant, mut signals: Option<&mut Signals>) -> bool {
     // Any other signal was for the command.
-    let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrival| ends(arrival.signal));
+    let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrived| ends(arrived.signal));
     while !signals.as_deref_mut().is_some_and(&mut has_come) {
-        let stop = signals.as_deref().map(Signals::arrival);
+        let stop = signals.as_deref().map(Signals::readable);
         match wait(None, NEVER.or(stop), moment) {
             Ok(Woken::Interrupted) => {}
             // On an error, this does not wait. Without signals, time still limits the attempts.

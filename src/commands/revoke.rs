@@ -181,7 +181,7 @@ impl Operation<'_> {
                 }
             }
             let until = Some(Instant::now() + CHECK_EVERY);
-            ready([(signals.arrival(), Want::Read)], until).context("cannot wait")?;
+            ready([(signals.readable(), Want::Read)], until).context("cannot wait")?;
             if let Some(signal) = signals.first() {
                 let end = show(end.unwrap_or_default());
                 report.note(format_args!(
@@ -213,7 +213,7 @@ impl Operation<'_> {
         let (client, end) = (&holder.client, show(holder.deadline.since(now)));
         let release = || format!("waiting up to {end} for {client} to release the lock");
         let wait = match standing {
-            Standing::Fine | Standing::Stopping | Standing::NotRenewed => return release(),
+            Standing::Fine | Standing::Terminating | Standing::NotRenewed => return release(),
             Standing::NotReleased => format!("{}, which is overdue", release()),
             Standing::NotFound => format!(
                 "waiting up to {end} for the lease of {client} to expire, whose process is not found here"

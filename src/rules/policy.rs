@@ -40,7 +40,7 @@ impl LossPolicy {
 pub(crate) enum OnUnreachable {
     #[default]
     Fail,
-    Run,
+    RunUnlocked,
 }
 
 /// The process group of a command.

@@ -9,7 +9,7 @@ use crate::rules::{BackOff, Failure, FailureKind, Instant, Lease, Renewal, Ttl};
 /// The pauses between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), super::back_off::LONGEST_PAUSE);
 
-/// How long before the stop the last attempt begins at least.
+/// How long before `terminate_at` the last attempt begins at least.
 const LAST_CHANCE: Duration = Duration::from_millis(50);
 
 /// The renewals of one lease.
@@ -17,7 +17,7 @@ const LAST_CHANCE: Duration = Duration::from_millis(50);
 pub struct Schedule {
     /// As last renewed.
     pub lease: Lease,
-    /// How long before the deadline the command is stopped.
+    /// How long before the deadline the command is asked to end.
     kill_after: Duration,
     /// When to renew next; `None` if the hold no longer exists.
     pub next: Option<Instant>,
@@ -39,11 +39,11 @@ impl Schedule {
         self.lease.ttl()
     }
 
-    /// The last attempt before the command is stopped. It has twice the time that one needs.
+    /// The last attempt before the command is asked to end. It has twice the time that one needs.
     pub fn last_attempt(&self) -> LastAttempt {
-        let stop = self.lease.deadline() - self.kill_after;
-        let at = stop - (2 * self.took.max(self.connected_in)).max(LAST_CHANCE);
-        LastAttempt { at, awaited_from: at - self.back_off.next, stop }
+        let terminate_at = self.lease.deadline() - self.kill_after;
+        let at = terminate_at - (2 * self.took.max(self.connected_in)).max(LAST_CHANCE);
+        LastAttempt { at, awaited_from: at - self.back_off.next, terminate_at }
     }
 
     /// Handles the answer to a renewal that was sent at `sent`. Returns the event for the
@@ -71,7 +71,7 @@ impl Schedule {
             Err(failure) if failure.kind == FailureKind::Interrupted => None,
             Err(failure) => {
                 let (last, again) = (self.last_attempt(), now + self.back_off.next);
-                let is_last_due = sent < last.at && last.at < again && now < last.stop;
+                let is_last_due = sent < last.at && last.at < again && now < last.terminate_at;
                 if !is_last_due {
                     self.back_off.pause();
                 }
@@ -82,15 +82,15 @@ impl Schedule {
     }
 }
 
-/// The last attempt before the command is stopped, for which the earlier ones leave time.
+/// The last attempt before the command is asked to end, for which the earlier ones leave time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAttempt {
     /// When it begins, if the one before has failed.
     pub at: Instant,
-    /// A reply that is missing from then on is awaited until the stop instead: the server may be
-    /// about to answer, and another request would only follow that one.
+    /// A reply that is missing from then on is awaited until `terminate_at` instead: the server may
+    /// be about to answer, and another request would only follow that one.
     awaited_from: Instant,
-    stop: Instant,
+    terminate_at: Instant,
 }
 
 impl LastAttempt {
@@ -101,7 +101,7 @@ impl LastAttempt {
 
     /// Until when to await the reply to one that was sent, rather than until this moment.
     pub(crate) fn await_until(self, until: Instant) -> Instant {
-        if until > self.awaited_from { until.max(self.stop) } else { until }
+        if until > self.awaited_from { until.max(self.terminate_at) } else { until }
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(schedule, Schedule::new(lease, kill_after, took));
     }
 
-    /// A lease of 6 s, acquired at 0, whose command is stopped at 3,938 ms.
+    /// A lease of 6 s, acquired at 0, whose command is asked to end at 3,938 ms.
     fn short(connected_in: u64) -> Schedule {
         let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(6_000));
         Schedule::new(lease, Duration::from_secs(2), Duration::from_millis(connected_in))
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn one_attempt_more_begins_just_before_the_stop() {
+    fn one_attempt_more_begins_just_before_the_command_is_asked_to_end() {
         let at = Instant::at_millis;
         let ends = |mut schedule: Schedule, until: u64| {
             let mut begun = Vec::new();
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(ends(short(0), 6_000), [&first[..], &[3_888, 4_888, 5_888]].concat());
         // Twice the time that an attempt takes, if that is longer.
         assert_eq!(ends(short(100), 4_000), [&first[..], &[3_738]].concat());
-        // So early that others follow before the stop.
+        // So early that others follow before the end.
         assert_eq!(
             ends(short(900), 4_000),
             [&first[..2], &[2_060, 2_138, 2_218, 2_378, 2_698, 3_338]].concat()
@@ -171,7 +171,7 @@ mod tests {
         let renewed = || Ok(Renewal::Renewed { fence, slot, left, before: left });
         let before = |schedule: &Schedule| {
             let last = schedule.last_attempt();
-            last.stop.since(last.at).as_millis()
+            last.terminate_at.since(last.at).as_millis()
         };
         let mut schedule = short(100);
         schedule.answered(at(2_000), renewed(), at(2_030));
@@ -196,11 +196,11 @@ mod tests {
         assert_eq!(last.send_until(at(4_500), at(3_888)), at(4_500));
         schedule.answered(at(3_000), refused(), at(3_889));
         assert_eq!(schedule.next, Some(at(3_889)));
-        // No reply is given up just before the stop: the pause would leave one attempt, that one.
+        // No reply is given up just before that: the pause would leave one attempt, that one.
         assert_eq!(last.await_until(at(3_868)), at(3_868));
         assert_eq!(last.await_until(at(3_869)), at(3_938));
         assert_eq!(last.await_until(at(4_500)), at(4_500));
-        // After the stop, nothing is in a hurry.
+        // After that, nothing is in a hurry.
         let mut schedule = short(0);
         schedule.answered(at(3_500), refused(), at(3_938));
         assert_eq!(schedule.next, Some(at(3_958)));

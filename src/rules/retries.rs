@@ -18,7 +18,7 @@ pub struct Attempts {
     pub until: Instant,
     /// When the lease expires at the latest, if that is known; after a renewal that too few replicas
     /// have confirmed, when it expires at the earliest.
-    pub ends: Option<Instant>,
+    pub deadline: Option<Instant>,
     back_off: BackOff,
     /// Whether an earlier attempt may have taken effect.
     maybe_done: bool,
@@ -29,10 +29,10 @@ pub type Next<T> = ControlFlow<Result<T, Failure>, (Failure, Instant)>;
 
 impl Attempts {
     /// The first attempt is due now.
-    pub fn new(ends: Option<Instant>, now: Instant) -> Self {
+    pub fn new(deadline: Option<Instant>, now: Instant) -> Self {
         let longest = now + AT_MOST;
-        let until = ends.map_or(longest, |ends| ends.min(longest));
-        Self { until, ends, back_off: BACK_OFF, maybe_done: false }
+        let until = deadline.map_or(longest, |deadline| deadline.min(longest));
+        Self { until, deadline, back_off: BACK_OFF, maybe_done: false }
     }
 
     /// Handles the answer to one attempt, which began at `sent`.
@@ -49,10 +49,10 @@ impl Attempts {
         };
         // After a lost reply, what is left is that of a renewal that nobody may have confirmed.
         if let FailureKind::Unconfirmed { left: Some(left) } = failure.kind
-            && (self.ends.is_some() || !self.maybe_done)
+            && (self.deadline.is_some() || !self.maybe_done)
         {
-            let ends = self.ends.map_or(sent + left, |ends| ends.min(sent + left));
-            (self.ends, self.until) = (Some(ends), self.until.min(ends));
+            let deadline = self.deadline.map_or(sent + left, |deadline| deadline.min(sent + left));
+            (self.deadline, self.until) = (Some(deadline), self.until.min(deadline));
         }
         self.maybe_done |= failure.maybe_executed();
         let again = now + self.back_off.pause();
@@ -115,11 +115,11 @@ mod tests {
         assert!(matches!(next, Continue((_, again)) if again == at(510)), "{next:?}");
         let next: Next<Renewal> = attempts.answered(at(510), unconfirmed(60_000), at(520));
         assert!(matches!(next, Break(Err(_))), "{next:?}");
-        assert_eq!(attempts.ends, Some(at(700)));
+        assert_eq!(attempts.deadline, Some(at(700)));
         // Nobody knows the old lease after a lost reply.
         let mut attempts = Attempts::new(None, at(0));
         let _: Next<Renewal> = attempts.answered(at(0), lost(), at(0));
         let _: Next<Renewal> = attempts.answered(at(50), unconfirmed(60_000), at(60));
-        assert_eq!((attempts.ends, attempts.until), (None, at(10_000)));
+        assert_eq!((attempts.deadline, attempts.until), (None, at(10_000)));
     }
 }

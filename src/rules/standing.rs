@@ -14,8 +14,8 @@ const TOLERANCE: Duration = Duration::from_millis(200);
 pub(crate) enum Standing {
     /// It is renewed in time, or ends by itself.
     Fine,
-    /// It was revoked a moment ago, so its rlock may be stopping the command.
-    Stopping,
+    /// It was revoked a moment ago, so its rlock may be terminating the command.
+    Terminating,
     /// It was revoked, and its rlock should have released it.
     NotReleased,
     /// It was revoked, and no rlock stops what runs under it.
@@ -40,7 +40,7 @@ impl Standing {
             _ if is_attended && is_missing => Self::NotFound,
             HoldState::Revoked if !is_attended => Self::Unattended,
             HoldState::Revoked if is_after(stopped_after(lease)) => Self::NotReleased,
-            HoldState::Revoked => Self::Stopping,
+            HoldState::Revoked => Self::Terminating,
             HoldState::Held if is_attended && is_after(late_after(lease)) => Self::NotRenewed,
             HoldState::Held => Self::Fine,
         }
@@ -55,7 +55,7 @@ impl Standing {
         typed: &dyn Fn(&str) -> String,
     ) -> Option<(String, String)> {
         let (short, what) = match self {
-            Self::Fine | Self::Stopping => return None,
+            Self::Fine | Self::Terminating => return None,
             Self::NotReleased => ("revoked".into(), "revoked, but not released in time".into()),
             Self::Unattended => (
                 "revoked".into(),

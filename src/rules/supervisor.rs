@@ -74,7 +74,7 @@ impl Action {
 pub struct Machine {
     /// As last renewed.
     pub lease: Lease,
-    kill_after: Duration,
+    pub(crate) kill_after: Duration,
     on_lost: OnLost,
     on_released: OnReleased,
     pub unanswered: Option<String>,
@@ -89,13 +89,13 @@ pub struct Machine {
 pub enum Phase {
     Running,
     /// The command has been asked to end and is killed at `kill_at`.
-    Stopping {
+    Terminating {
         kill_at: Instant,
         /// Whether the command itself has ended; processes that it started may remain.
         ended: bool,
     },
-    /// The command was killed, or may continue without its lock. rlock only waits for it.
-    Left,
+    /// The command was killed, or may continue without its lock: rlock only waits for it.
+    Unguarded,
     Over,
     /// The script has released the lock, and runs on without it.
     Released,
@@ -103,7 +103,7 @@ pub enum Phase {
 
 impl Machine {
     /// Limits the time between SIGTERM and SIGKILL to a third of the TTL, another one than that of
-    /// renewals. With more, rlock would have to stop the command before a renewal could succeed.
+    /// renewals. With more, rlock would have to end the command before a renewal could succeed.
     pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after, on_released } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
@@ -112,18 +112,10 @@ impl Machine {
         Self { lease, kill_after, on_lost, on_released, unanswered, lateness, is_late, phase }
     }
 
-    /// Handles one event.
-    pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
-        match event {
-            Event::Renewed(..) => self.on_all([event], Event::Tick, now),
-            event => self.on_all([], event, now),
-        }
-    }
-
     /// Handles what the renewing thread has learned, and then an event. The time comes in between: an
     /// answer that was read in time counts, even if this runs late. But then the lease may have
     /// expired while rlock itself was suspended.
-    pub fn on_all(
+    pub fn on(
         &mut self,
         learned: impl IntoIterator<Item = Event>,
         event: Event,
@@ -187,7 +179,7 @@ impl Machine {
             }
             Event::Ended => match &mut self.phase {
                 // What the command started has lost the lock too, and gets the same time to end.
-                Phase::Stopping { ended, .. } => *ended = true,
+                Phase::Terminating { ended, .. } => *ended = true,
                 _ => self.phase = Phase::Over,
             },
             Event::DescendantsGone if self.awaits_descendants() => self.phase = Phase::Over,
@@ -196,21 +188,21 @@ impl Machine {
     }
 
     fn check_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        if now >= self.stop_at() {
+        if now >= self.terminate_at() {
             self.lose(self.delay(now), now, self.lease.deadline(), actions);
         }
-        if let Phase::Stopping { kill_at, ended } = self.phase
+        if let Phase::Terminating { kill_at, ended } = self.phase
             && now >= kill_at
         {
             actions.push(Action::Kill);
-            self.phase = if ended { Phase::Over } else { Phase::Left };
+            self.phase = if ended { Phase::Over } else { Phase::Unguarded };
         }
     }
 
     /// Why the lease has not been renewed until now. Both the renewing thread and the loop, which
-    /// asks to be woken for the stop, may be late.
+    /// asks to be woken to terminate the command, may be late.
     fn delay(&self, now: Instant) -> Cause {
-        let of_loop = Lateness::new(self.lease.renew_at(), self.stop_at());
+        let of_loop = Lateness::new(self.lease.renew_at(), self.terminate_at());
         let mut lateness = [self.lateness, of_loop].into_iter();
         Cause::Unanswered(match lateness.find_map(|it| it.explains(now)) {
             Some(not_running) => not_running.to_string(),
@@ -228,7 +220,7 @@ impl Machine {
 
     /// Whether the command ended after it was asked to, while processes that it started may remain.
     pub fn awaits_descendants(&self) -> bool {
-        matches!(self.phase, Phase::Stopping { ended: true, .. })
+        matches!(self.phase, Phase::Terminating { ended: true, .. })
     }
 
     fn lose(&mut self, cause: Cause, now: Instant, kill_at: Instant, actions: &mut Vec<Action>) {
@@ -240,16 +232,16 @@ impl Machine {
             // No time even to clean up: another client may hold the lock.
             OnLost::Kill if now >= kill_at => {
                 actions.extend([Action::Kill, Action::ReportLoss(loss)]);
-                self.phase = Phase::Left;
+                self.phase = Phase::Unguarded;
             }
             // In this order, because a script that has ended has no stderr.
             OnLost::Kill => {
                 actions.extend([Action::ReportLoss(loss), Action::Terminate]);
-                self.phase = Phase::Stopping { kill_at, ended: false };
+                self.phase = Phase::Terminating { kill_at, ended: false };
             }
             OnLost::Continue => {
                 actions.push(Action::ReportLoss(loss));
-                self.phase = Phase::Left;
+                self.phase = Phase::Unguarded;
             }
         }
     }
@@ -271,9 +263,9 @@ impl Machine {
     /// When the machine needs a `Tick` if nothing else happens.
     pub fn wake_at(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Running => Some(self.stop_at()),
-            Phase::Stopping { kill_at, .. } => Some(kill_at),
-            Phase::Left | Phase::Over | Phase::Released => None,
+            Phase::Running => Some(self.terminate_at()),
+            Phase::Terminating { kill_at, .. } => Some(kill_at),
+            Phase::Unguarded | Phase::Over | Phase::Released => None,
         }
     }
 
@@ -292,8 +284,8 @@ impl Machine {
         }
     }
 
-    /// When the command must be stopped unless the lease is renewed.
-    pub(crate) fn stop_at(&self) -> Instant {
+    /// When the command must be asked to end unless the lease is renewed.
+    pub(crate) fn terminate_at(&self) -> Instant {
         self.lease.deadline() - self.kill_after
     }
 
@@ -334,11 +326,19 @@ mod tests {
         Event::Unanswered("refused".into())
     }
 
+    fn on(machine: &mut Machine, event: Event, now: Instant) -> Vec<Action> {
+        match event {
+            Event::Renewed(..) => machine.on([event], Event::Tick, now),
+            event => machine.on([], event, now),
+        }
+    }
+
     /// What a machine does when these events happen at their milliseconds.
     fn does(events: &[(u64, Event)]) -> Vec<String> {
         let mut machine = machine();
         let at = Instant::at_millis;
-        let actions = events.iter().flat_map(|(now, event)| machine.on(event.clone(), at(*now)));
+        let actions =
+            events.iter().flat_map(|(now, event)| on(&mut machine, event.clone(), at(*now)));
         let told = actions.map(|action| match (action.loss(), &action) {
             (Some(loss), _) => format!("lost: {loss}"),
             (None, Action::ReportDelay(loss)) => format!("late: {loss}"),
@@ -362,13 +362,13 @@ mod tests {
         for stop in [SIGTSTP, SIGTTIN, SIGTTOU] {
             let mut machine = machine();
             let both = [Action::Forward(stop), Action::Stop(stop)];
-            assert_eq!(machine.on(signal(stop), now), both);
-            assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
+            assert_eq!(machine.on([], signal(stop), now), both);
+            assert_eq!(machine.on([], Event::Resumed, now), [Action::Continue]);
             let reached = Event::Signal { signal: stop, reached: true };
-            assert_eq!(machine.on(reached.clone(), now), [Action::Stop(stop)]);
-            machine.on(Event::NotHeld(Reason::unknown()), now);
+            assert_eq!(machine.on([], reached.clone(), now), [Action::Stop(stop)]);
+            machine.on([], Event::NotHeld(Reason::unknown()), now);
             for event in [signal(stop), reached] {
-                assert_eq!(machine.on(event, now), []);
+                assert_eq!(machine.on([], event, now), []);
             }
         }
     }

@@ -177,7 +177,7 @@ pub struct WaitMachine {
     /// The ticket of a request that supersedes.
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
-    pub seen: Option<(Instant, View)>,
+    pub last_view: Option<(Instant, View)>,
     /// Of rlock in the present step.
     pub lateness: Option<Lateness>,
     /// That it was late in the last one, until that is reported.
@@ -207,7 +207,7 @@ impl WaitMachine {
             maybe_queued: false,
             repeated: false,
             is_slow: false,
-            seen: None,
+            last_view: None,
             arrival: None,
             lateness: None,
             not_running: None,
@@ -307,7 +307,7 @@ impl WaitMachine {
 
     /// Asks again, unless the answer would come too late.
     fn ask_in_time(&self, now: Instant) -> WaitStep {
-        match (self.until, &self.seen, self.outage) {
+        match (self.until, &self.last_view, self.outage) {
             (Some(until), Some((_, view)), None)
                 if self.is_over(now) || self.is_slow && now >= until =>
             {
@@ -400,7 +400,7 @@ impl WaitMachine {
         }
         // A view of another tool's key does not show the holders that it displaced.
         if view.state != State::Foreign {
-            self.seen = Some((now, view));
+            self.last_view = Some((now, view));
         }
         // On a slow link, the end of the sleep must be heard before the deadline.
         let round_trip = now.since(sent);
@@ -417,7 +417,7 @@ impl WaitMachine {
     /// renews may have renewed just before the server forgot it, so it counts with a whole lease.
     /// Any other holder counts with the rest of its lease.
     fn seen(&self, now: Instant) -> Option<Seen> {
-        let (then, view) = self.seen.as_ref()?;
+        let (then, view) = self.last_view.as_ref()?;
         let left = |holder: &Holder| match (holder.state, holder.client.kind) {
             (HoldState::Held, HoldKind::Exec | HoldKind::WhilePid) => {
                 holder.deadline.since(holder.renewed)

@@ -24,6 +24,6 @@ pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
 pub(super) use resp::OVERHEAD;
 pub use resp::Reader;
-pub(crate) use stream::has_answered;
+pub(crate) use stream::any_server_has_answered;
 pub(super) use stream::note_answer;
 pub use tls::{Pem, PemFiles, Reread, TlsFiles};

@@ -38,11 +38,11 @@ impl<'a> Child<'a> {
         command: &'a Command,
         signals: &mut Signals,
         inherited: Inherited,
-        stop_at: Instant,
+        start_before: Instant,
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
         let group = command.group.as_ref();
-        let pid = spawn(&program, group.map(OwnGroup::id), inherited, stop_at)?;
+        let pid = spawn(&program, group.map(OwnGroup::id), inherited, start_before)?;
         signals.mark_unreached();
         Ok(Self { pid, end: None, group, is_to_stop: false })
     }

@@ -1,6 +1,7 @@
 //! The processes that the command started, even those that left its group or session. rlock is
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::event_loop::Left;
+use super::event_loop::Remaining;
 use super::process::{KILL_TIME, Kinship, Process, SEARCH_TIME, none_found, not_killed, pause};
 use crate::rules::{Instant, Token};
 use crate::system::call::Named;
@@ -34,6 +35,9 @@ pub(super) struct Descendants {
     /// The environments of the command and its descendants contain it, unless they have replaced
     /// them; those of earlier children and of their orphans do not.
     token: Token,
+    /// The processes that were found below the command, whatever environment they have, by their
+    /// IDs. Only needed if rlock had children before.
+    found: HashMap<Pid, Process>,
     /// Whether orphans become children of rlock.
     adopts: bool,
 }
@@ -55,7 +59,7 @@ impl Descendants {
                 preexisting_children.retain(|child| Some(*child) != leader);
             }
         }
-        Ok(Self { is_alone, preexisting_children, token, adopts })
+        Ok(Self { is_alone, preexisting_children, token, found: HashMap::new(), adopts })
     }
 
     /// Asks the command and all its descendants to end, even if they are stopped. Looks for them
@@ -63,13 +67,14 @@ impl Descendants {
     pub(super) fn terminate(&mut self, command: &mut Child<'_>, until: Instant) {
         // A stopped process ends only once it is continued.
         let signals = [Signal::SIGTERM, Signal::SIGCONT];
-        // The search may take long. Unless rlock adopts orphans, it comes first, because they are no
-        // longer below a parent that has ended.
-        if self.adopts {
+        // The search may take long. Unless every orphan that rlock adopts is one of the command, it
+        // comes first, because orphans are no longer below a parent that has ended.
+        let is_first = self.adopts && self.is_alone;
+        if is_first {
             signals.iter().for_each(|&signal| command.signal(signal));
         }
         let found = self.find(command, until);
-        if !self.adopts {
+        if !is_first {
             signals.iter().for_each(|&signal| command.signal(signal));
         }
         for signal in signals {
@@ -85,8 +90,11 @@ impl Descendants {
     /// Kills the command and all its descendants, including those started meanwhile. Returns what to
     /// say if some have not ended after a while.
     pub(super) fn kill_all(&mut self, command: &mut Child<'_>) -> Option<String> {
-        command.signal(Signal::SIGKILL);
         let (give_up, mut known) = (Instant::now() + KILL_TIME, Vec::new());
+        if !self.is_alone {
+            self.freeze(command, Instant::now() + KILL_TIME / 10);
+        }
+        command.signal(Signal::SIGKILL);
         loop {
             // First, and again at once, because a process that always starts the next and ends would
             // escape a longer search. When a child ends, what it started becomes a child of rlock.
@@ -95,7 +103,7 @@ impl Descendants {
             for child in children.iter().rev() {
                 let _ = kill(*child, Signal::SIGKILL);
             }
-            if command.has_ended() && self.left_in_sight(command, give_up) == Left::Nothing {
+            if command.has_ended() && self.in_sight(command, give_up) == Remaining::Nothing {
                 return None;
             }
             let now = Instant::now();
@@ -118,24 +126,39 @@ impl Descendants {
         }
     }
 
-    /// What is left after the end of the command, even in its group, until that has been killed: what
+    /// Stops the command and its descendants, so that none can end before rlock has found what it
+    /// started. Looks until a moment.
+    fn freeze(&mut self, command: &mut Child<'_>, until: Instant) {
+        let mut frozen = HashSet::new();
+        while let Some(mut found) = self.find(command, until) {
+            found.retain(|process| frozen.insert(process.pid));
+            for process in &found {
+                let _ = kill(process.pid, Signal::SIGSTOP);
+            }
+            if found.is_empty() || Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// What remains after the end of the command, even in its group, until that has been killed: what
     /// rlock cannot see may be there.
     ///
     /// Reaps some of those that have ended, and looks until a moment.
-    pub(super) fn left(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
-        let left = self.left_in_sight(command, until);
-        if self.out_of_reach().is_some() { Left::Living } else { left }
+    pub(super) fn remaining(&mut self, command: &mut Child<'_>, until: Instant) -> Remaining {
+        let remaining = self.in_sight(command, until);
+        if self.out_of_reach().is_some() { Remaining::Living } else { remaining }
     }
 
-    /// What is left as far as rlock can see: when a process ends, its children become those of rlock.
+    /// What remains as far as rlock can see: when a process ends, its children become those of rlock.
     /// Nothing if processes cannot be found at all.
-    fn left_in_sight(&mut self, command: &mut Child<'_>, until: Instant) -> Left {
-        let left = self.reap(command);
+    fn in_sight(&mut self, command: &mut Child<'_>, until: Instant) -> Remaining {
+        let remaining = self.reap(command);
         let mut none = || match self.is_alone {
             true => !Process::can_be_found(),
             false => self.lists_none(command, until),
         };
-        if left == Left::Living && none() { Left::Nothing } else { left }
+        if remaining == Remaining::Living && none() { Remaining::Nothing } else { remaining }
     }
 
     /// Whether the list of rlock's children has no living descendant of the command.
@@ -150,19 +173,19 @@ impl Descendants {
 
     /// Reaps adopted children that have ended, for [`REAP_TIME`]. Otherwise, a chain of processes
     /// that each start the next and end would use up the process IDs of the machine or the user.
-    pub(super) fn reap(&mut self, command: &Child<'_>) -> Left {
+    pub(super) fn reap(&mut self, command: &Child<'_>) -> Remaining {
         let until = Instant::now() + REAP_TIME;
         loop {
             match ended(libc::P_ALL, 0, libc::WNOWAIT) {
-                Ok(Some(child)) if command.is(child) => return Left::More,
+                Ok(Some(child)) if command.is(child) => return Remaining::More,
                 // qemu-user does not hide it. It would be found again and again.
-                Ok(Some(child)) if command.is_leader(child) => return Left::Living,
+                Ok(Some(child)) if command.is_leader(child) => return Remaining::Living,
                 Ok(Some(child)) if self.reap_one(child) => {}
-                Ok(_) => return Left::Living,
-                Err(_) => return Left::Nothing,
+                Ok(_) => return Remaining::Living,
+                Err(_) => return Remaining::Nothing,
             }
             if Instant::now() >= until {
-                return Left::More;
+                return Remaining::More;
             }
         }
     }
@@ -185,6 +208,9 @@ impl Descendants {
         let mut live = Vec::from_iter(read.filter_map(|root| Process::read(*root)));
         live.retain(|process| !process.is_dead);
         live.extend(kinship.below(&roots, until));
+        if !self.is_alone {
+            self.found.extend(live.iter().map(|process| (process.pid, *process)));
+        }
         Some(live)
     }
 
@@ -202,10 +228,13 @@ impl Descendants {
     /// orphan of it. Strangers leave orphans too.
     fn is_of(&self, command: &Child<'_>, child: Pid) -> bool {
         let is_included = || Process::read(child).is_some_and(|child| command.includes(&child));
+        let was_found = || self.found.get(&child).is_some_and(|found| !found.has_ended());
         command.is(child)
             || self.is_alone
             || !self.preexisting_children.contains(&child)
-                && (Process::may_have_been_given(child, self.token.as_str()) || is_included())
+                && (Process::may_have_been_given(child, self.token.as_str())
+                    || is_included()
+                    || was_found())
     }
 
     /// Reaps this child if it has ended, and returns whether it has.

@@ -13,18 +13,18 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::upkeep::Upkeep;
-use crate::report::{Patience, Report, plain};
+use crate::report::{Report, StderrWait, plain};
 use crate::rules::supervisor::{Action, Event};
 use crate::rules::{Instant, OnLost, show};
-use crate::system::signals::{Arrival, Signals};
+use crate::system::signals::{Arrived, Signals};
 
 /// The pause between two checks for whether all descendants have ended. No descriptor announces
 /// that.
 const CHECK_EVERY: Duration = Duration::from_millis(10);
 
-/// What is left of the descendants of a process.
+/// What remains of the descendants of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Remaining {
     /// More of them may have ended and can be reaped at once.
     More,
     /// Only such as live.
@@ -40,7 +40,7 @@ pub(super) trait Processes {
 
     /// What these signals mean for the processes. `None` if they only ask rlock to renew the lease
     /// now.
-    fn signaled(&mut self, arrivals: Vec<Arrival>) -> Option<Vec<Event>>;
+    fn signaled(&mut self, arrived: Vec<Arrived>) -> Option<Vec<Event>>;
 
     /// What becomes readable when that process ends, unless SIGCHLD tells.
     fn end(&self) -> Option<BorrowedFd<'_>>;
@@ -49,10 +49,10 @@ pub(super) trait Processes {
     fn has_ended(&mut self) -> bool;
 
     /// Reaps some of its descendants that have ended.
-    fn reap(&mut self) -> Left;
+    fn reap(&mut self) -> Remaining;
 
     /// The same, after that process has ended, and looks until a moment for those that live.
-    fn left(&mut self, until: Instant) -> Left;
+    fn remaining(&mut self, until: Instant) -> Remaining;
 
     fn forward(&mut self, _signal: Signal) {}
 
@@ -121,11 +121,11 @@ impl<'a, P: Processes> EventLoop<'a, P> {
     /// Handles what has happened, or some of it. Returns when to look again even if nothing else
     /// happens.
     fn turn(&mut self) -> Option<Instant> {
-        let unstarted = self.upkeep.start_thread().unwrap_or(Event::Tick);
-        self.handle(unstarted);
-        let arrivals = self.signals.pending();
-        if !arrivals.is_empty() {
-            match self.processes.signaled(arrivals) {
+        let failure = self.upkeep.start_thread();
+        self.handle(failure.unwrap_or(Event::Tick));
+        let arrived = self.signals.pending();
+        if !arrived.is_empty() {
+            match self.processes.signaled(arrived) {
                 Some(events) => events.into_iter().for_each(|event| self.handle(event)),
                 None => self.upkeep.hurry(),
             }
@@ -139,19 +139,19 @@ impl<'a, P: Processes> EventLoop<'a, P> {
             return None;
         }
         if !machine.awaits_descendants() {
-            return (self.processes.reap() == Left::More).then_some(now);
+            return (self.processes.reap() == Remaining::More).then_some(now);
         }
-        match self.processes.left(machine.search_until(now)) {
-            Left::More => return Some(now),
-            Left::Living => return Some(now + CHECK_EVERY),
-            Left::Nothing => self.handle(Event::DescendantsGone),
+        match self.processes.remaining(machine.search_until(now)) {
+            Remaining::More => return Some(now),
+            Remaining::Living => return Some(now + CHECK_EVERY),
+            Remaining::Nothing => self.handle(Event::DescendantsGone),
         }
         None
     }
 
     fn handle(&mut self, event: Event) {
         let actions = self.upkeep.on(event);
-        self.report.patience = Patience::Short(self.upkeep.machine.wake_at());
+        self.report.stderr_wait = StderrWait::Short(self.upkeep.machine.wake_at());
         for action in actions {
             self.perform(action);
         }

@@ -30,12 +30,12 @@ pub(super) struct Wakeups {
     /// Wakes the thread, which then asks the server at once.
     pub(super) hurry: Wakeup,
     /// Makes the thread cancel the request under way and end.
-    pub(super) stop: Wakeup,
+    pub(super) end: Wakeup,
 }
 
 impl Wakeups {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { hurry: Wakeup::new()?, stop: Wakeup::new()? })
+        Ok(Self { hurry: Wakeup::new()?, end: Wakeup::new()? })
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Renewer {
     /// Locked during a request. Empty before the thread may renew the lease and after the end.
     pub(super) store: Mutex<Option<Box<dyn Store>>>,
     pub(super) hold: RenewableHold,
-    /// How long before the end of a lease the command is stopped.
+    /// How long before the end of a lease the command is asked to end.
     pub(super) kill_after: Duration,
     pub(super) sender: Sender<Event>,
     pub(super) wakeups: Wakeups,
@@ -52,22 +52,22 @@ pub(super) struct Renewer {
 }
 
 impl Renewer {
-    /// Renews the lease until the supervisor stops the thread or takes the store back.
+    /// Renews the lease until the supervisor ends the thread or takes the store back.
     pub(super) fn run(&self) {
         let RenewableHold { key, token, lease, connected_in } = &self.hold;
         let mut schedule = Schedule::new(*lease, self.kill_after, *connected_in);
         // Without a descriptor for it, renewals are late after a suspend.
         let alarm = Alarm::new().ok();
-        while !self.stopped_before(schedule.next, alarm.as_ref()) {
+        while !self.ended_before(schedule.next, alarm.as_ref()) {
             if schedule.next.is_none() {
                 continue;
             }
             let mut store = self.store();
             let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
-            self.sender.leave(Event::Asking(sent));
-            let stop = NEVER.or(self.wakeups.stop.as_fd()).before(Some(schedule.last_attempt()));
-            let answer = store.renew(key, token, Some(schedule.ttl()), stop);
+            self.sender.send_quietly(Event::Asking(sent));
+            let end = NEVER.or(self.wakeups.end.as_fd()).before(Some(schedule.last_attempt()));
+            let answer = store.renew(key, token, Some(schedule.ttl()), end);
             let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
             self.sender.send(event.clone());
             self.report.diagnostics(store.diagnostics());
@@ -94,22 +94,21 @@ impl Renewer {
         if let Ok(mut idle) = self.store.try_lock() {
             return idle.take();
         }
-        self.wakeups.stop.wake();
+        self.wakeups.end.wake();
         self.store().take()
     }
 
-    /// Whether the supervisor stops the thread before `moment`. Returns false early if the
+    /// Whether the supervisor ends the thread before `moment`. Returns false early if the
     /// supervisor wants an answer at once.
-    fn stopped_before(&self, moment: Option<Instant>, alarm: Option<&Alarm>) -> bool {
-        let (stop, hurry) = (self.wakeups.stop.as_fd(), &self.wakeups.hurry);
-        let alarm = alarm.filter(|alarm| alarm.set(moment).is_ok()).map_or(stop, Alarm::as_fd);
-        match ready([stop, hurry.as_fd(), alarm].map(|it| (it, Want::Read)), moment) {
-            Ok([stopped, ..]) => {
+    fn ended_before(&self, moment: Option<Instant>, alarm: Option<&Alarm>) -> bool {
+        let (end, hurry) = (self.wakeups.end.as_fd(), &self.wakeups.hurry);
+        let alarm = alarm.filter(|alarm| alarm.set(moment).is_ok()).map_or(end, Alarm::as_fd);
+        match ready([end, hurry.as_fd(), alarm].map(|it| (it, Want::Read)), moment) {
+            Ok([ended, ..]) => {
                 hurry.clear();
-                stopped
+                ended
             }
-            // A renewer that cannot be stopped would be worse than a lease that expires, so it
-            // stops.
+            // A thread that cannot be ended would be worse than a lease that expires, so it ends.
             Err(_) => true,
         }
     }

@@ -9,7 +9,7 @@ use nix::unistd::{getpgrp, getpid, getsid};
 use super::child::Child;
 use super::command::{Command, not_started};
 use super::descendants::Descendants;
-use super::event_loop::{EventLoop, Left, Processes};
+use super::event_loop::{EventLoop, Processes, Remaining};
 use super::group::OwnGroup;
 use super::renewer::RenewableHold;
 use super::upkeep::Upkeep;
@@ -20,7 +20,7 @@ use crate::rules::supervisor::{Event, stops};
 use crate::rules::{Instant, Lease, LockOutcome, LossPolicy};
 use crate::store::Store;
 use crate::system::inherited::Inherited;
-use crate::system::signals::{self, Arrival, Signals};
+use crate::system::signals::{self, Arrived, Signals};
 use crate::system::spawn::NotStarted;
 use crate::system::thread::without_signals;
 
@@ -30,8 +30,8 @@ pub(crate) struct Completion {
     pub(crate) exit: Result<Exit, Error>,
     /// Whether the lock was kept until then.
     pub(crate) lock: LockOutcome,
-    /// Whether rlock has stopped it.
-    pub(crate) was_stopped: bool,
+    /// Whether rlock has terminated it.
+    pub(crate) was_terminated: bool,
     /// A signal that asks the command to end, but arrived after it had ended.
     pub(crate) late: Option<Signal>,
     /// The lease as last renewed.
@@ -60,12 +60,14 @@ pub(crate) fn run(
         Ok(upkeep) => upkeep,
         Err(error) => return (store, Err(error)),
     };
+    // The order matters: what may fail comes while nothing runs, and rlock listens and adopts before
+    // the command can end or leave orphans.
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
         let descendants = Descendants::adopt(token, leader)?;
-        let stop_at = upkeep.machine.stop_at();
-        let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
-        Ok(Started { child, descendants, late: None, was_stopped: false })
+        let start_before = upkeep.machine.terminate_at();
+        let child = without_signals(|| Child::start(command, signals, inherited, start_before))??;
+        Ok(Started { child, descendants, late: None, was_terminated: false })
     });
     let mut started = match started {
         Ok(started) => started,
@@ -75,14 +77,14 @@ pub(crate) fn run(
     let on_lost = loss_policy.on_lost;
     let over = EventLoop::new(&mut started, &mut upkeep, signals, report, on_lost).run();
     // The lease is renewed until the command is gone, because only then may it be released.
-    let Started { child, late, was_stopped, .. } = started;
+    let Started { child, late, was_terminated, .. } = started;
     let ended = child.wait();
     let (lock, lease) = (upkeep.lock, upkeep.machine.lease);
     let store = upkeep.end();
     let exit = over
         .map_err(|error| Error::system("cannot wait for events", error))
         .and(ended.map_err(|error| Error::system("cannot wait for the command", error)));
-    (store, Ok(Completion { exit, lock, was_stopped, late, lease }))
+    (store, Ok(Completion { exit, lock, was_terminated, late, lease }))
 }
 
 /// The command, and what it has started.
@@ -90,13 +92,13 @@ struct Started<'a> {
     child: Child<'a>,
     descendants: Descendants,
     late: Option<Signal>,
-    was_stopped: bool,
+    was_terminated: bool,
 }
 
 impl Started<'_> {
-    /// Notes whether the command is about to be stopped. It may have ended, or refuse signals.
-    fn is_stopping(&mut self) {
-        self.was_stopped |= !self.child.has_ended() && self.refusal().is_none();
+    /// Notes that rlock terminates the command, unless that has ended or refuses signals.
+    fn note_termination(&mut self) {
+        self.was_terminated |= !self.child.has_ended() && self.refusal().is_none();
     }
 }
 
@@ -105,12 +107,12 @@ impl Processes for Started<'_> {
         "the command".into()
     }
 
-    fn signaled(&mut self, arrivals: Vec<Arrival>) -> Option<Vec<Event>> {
+    fn signaled(&mut self, arrived: Vec<Arrived>) -> Option<Vec<Event>> {
         let mut events = Vec::new();
         // Last, because rlock stops there. Once is enough: the kernel too drops other stop signals
         // when it continues a process.
         let mut stop = None;
-        for Arrival { signal, by_terminal } in arrivals {
+        for Arrived { signal, by_terminal } in arrived {
             // The loop looks at the command and its descendants in any case.
             if signal == Signal::SIGCHLD {
                 continue;
@@ -141,12 +143,12 @@ impl Processes for Started<'_> {
         self.child.has_ended()
     }
 
-    fn reap(&mut self) -> Left {
+    fn reap(&mut self) -> Remaining {
         self.descendants.reap(&self.child)
     }
 
-    fn left(&mut self, until: Instant) -> Left {
-        self.descendants.left(&mut self.child, until)
+    fn remaining(&mut self, until: Instant) -> Remaining {
+        self.descendants.remaining(&mut self.child, until)
     }
 
     fn forward(&mut self, signal: Signal) {
@@ -158,12 +160,12 @@ impl Processes for Started<'_> {
     }
 
     fn terminate(&mut self, until: Instant) {
-        self.is_stopping();
+        self.note_termination();
         self.descendants.terminate(&mut self.child, until);
     }
 
     fn kill(&mut self) -> Option<String> {
-        self.is_stopping();
+        self.note_termination();
         self.descendants.kill_all(&mut self.child)
     }
 

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use super::renewer::{RenewableHold, Renewer, Wakeups};
 use crate::error::Error;
-use crate::report::{Patience, Report, plain};
+use crate::report::{Report, StderrWait, plain};
 use crate::rules::supervisor::{Action, Event, Machine};
 use crate::rules::{Blame, Instant, LockOutcome, LossPolicy, SystemCall};
 use crate::store::Store;
@@ -69,9 +69,8 @@ impl Upkeep {
         let (sender, events) = channel()?;
         let spare = repeat_with(|| alarm.as_fd().try_clone_to_owned()).take(SPARE);
         spare.collect::<io::Result<Vec<_>>>()?;
-        report.patience = Patience::Short(None);
-        let kill_after = machine.lease.deadline().since(machine.stop_at());
-        let store = Mutex::default();
+        report.stderr_wait = StderrWait::Short(None);
+        let (store, kill_after) = (Mutex::default(), machine.kill_after);
         let renewer = Arc::new(Renewer { store, hold, kill_after, sender, wakeups, report });
         let mut continue_timer = ContinueTimer::new();
         continue_timer.set(machine.continue_at());
@@ -115,7 +114,7 @@ impl Upkeep {
     pub(super) fn on(&mut self, event: Event) -> Vec<Action> {
         let now = Instant::now();
         let learned = from_fn(|| self.events.next_at_once());
-        let actions = self.machine.on_all(learned, event, now);
+        let actions = self.machine.on(learned, event, now);
         // Before they are carried out, because a stop may come in between.
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));
@@ -142,8 +141,8 @@ impl Upkeep {
     ) -> io::Result<()> {
         let wake_at = [self.machine.wake_at(), self.thread_at].into_iter().flatten().min();
         self.alarm.set(wake_at)?;
-        let (alarm, arrival) = (self.alarm.as_fd(), self.events.as_fd());
-        let wanted = [alarm, end.unwrap_or(alarm), signals.arrival(), arrival];
+        let (alarm, events) = (self.alarm.as_fd(), self.events.as_fd());
+        let wanted = [alarm, end.unwrap_or(alarm), signals.readable(), events];
         let [.., has_arrived] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), until)?;
         if has_arrived {
             self.events.clear();

@@ -15,7 +15,7 @@ use rustix::process::{
     test_kill_process_group,
 };
 
-use super::event_loop::{EventLoop, Left, Processes};
+use super::event_loop::{EventLoop, Processes, Remaining};
 use super::process::{KILL_TIME, Process, SEARCH_TIME, none_found, not_killed, pause};
 use super::upkeep::Upkeep;
 use crate::error::Error;
@@ -24,7 +24,7 @@ use crate::rules::supervisor::Event;
 use crate::rules::{Instant, LockOutcome, OnLost};
 use crate::store::Store;
 use crate::system::poll::{Want, is_ready};
-use crate::system::signals::{Arrival, Signals, test_signal};
+use crate::system::signals::{Arrived, Signals, test_signal};
 
 /// How long to look for descendants that must be stopped. A process stops late if it waits for a
 /// disk, or for a child that it started with vfork(2).
@@ -178,7 +178,7 @@ impl Processes for Watched {
     }
 
     /// The process handles its own signals.
-    fn signaled(&mut self, _: Vec<Arrival>) -> Option<Vec<Event>> {
+    fn signaled(&mut self, _: Vec<Arrived>) -> Option<Vec<Event>> {
         None
     }
 
@@ -191,17 +191,17 @@ impl Processes for Watched {
     }
 
     /// rlock adopts none of them.
-    fn reap(&mut self) -> Left {
-        Left::Living
+    fn reap(&mut self) -> Remaining {
+        Remaining::Living
     }
 
     /// A process that always starts the next and ends may be in a group that is not empty.
-    fn left(&mut self, _: Instant) -> Left {
+    fn remaining(&mut self, _: Instant) -> Remaining {
         if !self.is_gone() {
-            return Left::Living;
+            return Remaining::Living;
         }
         self.forget_ended();
-        if self.own.is_empty() { Left::Nothing } else { Left::Living }
+        if self.own.is_empty() { Remaining::Nothing } else { Remaining::Living }
     }
 
     /// Asks the process and its descendants to end, even if they are stopped. Looks for them until a

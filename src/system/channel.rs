@@ -9,38 +9,38 @@ use crate::system::wakeup::Wakeup;
 /// The end that sends. Its clones send to the same receiver.
 pub(crate) struct Sender<T> {
     values: mpsc::Sender<T>,
-    arrival: Wakeup,
+    wakeup: Wakeup,
 }
 
 /// The end that receives. Becomes readable when a value arrives.
 pub(crate) struct Receiver<T> {
     values: mpsc::Receiver<T>,
-    arrival: Wakeup,
+    wakeup: Wakeup,
 }
 
 /// The two ends. An error means that the system has no descriptors left.
 pub(crate) fn channel<T>() -> io::Result<(Sender<T>, Receiver<T>)> {
     let (sender, receiver) = mpsc::channel();
-    let arrival = Wakeup::new()?;
-    let receiver = Receiver { values: receiver, arrival: arrival.clone() };
-    Ok((Sender { values: sender, arrival }, receiver))
+    let wakeup = Wakeup::new()?;
+    let receiver = Receiver { values: receiver, wakeup: wakeup.clone() };
+    Ok((Sender { values: sender, wakeup }, receiver))
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self { values: self.values.clone(), arrival: self.arrival.clone() }
+        Self { values: self.values.clone(), wakeup: self.wakeup.clone() }
     }
 }
 
 impl<T> Sender<T> {
     /// Sends a value. It is dropped if it is no longer awaited.
     pub(crate) fn send(&self, value: T) {
-        self.leave(value);
-        self.arrival.wake();
+        self.send_quietly(value);
+        self.wakeup.wake();
     }
 
     /// Sends a value that need not be read before the next one.
-    pub(crate) fn leave(&self, value: T) {
+    pub(crate) fn send_quietly(&self, value: T) {
         let _ = self.values.send(value);
     }
 }
@@ -62,12 +62,12 @@ impl<T> Receiver<T> {
 
     /// Makes it unreadable until the next value arrives. Take the values that have arrived after that.
     pub(crate) fn clear(&self) {
-        self.arrival.clear();
+        self.wakeup.clear();
     }
 }
 
 impl<T> AsFd for Receiver<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.arrival.as_fd()
+        self.wakeup.as_fd()
     }
 }

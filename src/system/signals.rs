@@ -36,7 +36,7 @@ const MOST: usize = 64;
 
 /// A signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrival {
+pub(crate) struct Arrived {
     pub(crate) signal: Signal,
     /// Whether the kernel sent it for the terminal: the whole foreground group has received it.
     pub(crate) by_terminal: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Signals {
     listened: SigSet,
     inherited: Inherited,
     /// Read from the descriptor, but not returned by `pending` yet.
-    kept: Vec<Arrival>,
+    kept: Vec<Arrived>,
 }
 
 impl Signals {
@@ -106,18 +106,18 @@ impl Signals {
     }
 
     /// Becomes readable when a signal arrives.
-    pub(crate) fn arrival(&self) -> BorrowedFd<'_> {
+    pub(crate) fn readable(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// The first signal that has arrived. It stays in `pending`, but `arrival` no longer announces
-    /// it.
+    /// The first signal that has arrived. It stays in `pending`, but `readable` no longer
+    /// announces it.
     pub(crate) fn first(&mut self) -> Option<Signal> {
         self.kept = self.pending();
-        self.kept.first().map(|arrival| arrival.signal)
+        self.kept.first().map(|arrived| arrived.signal)
     }
 
-    /// Whether `pending` has signals that `arrival` no longer announces.
+    /// Whether `pending` has signals that `readable` no longer announces.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()
     }
@@ -127,7 +127,7 @@ impl Signals {
     /// ended or stopped it, or is ignored by it, because a new program handles none.
     pub(crate) fn mark_unreached(&mut self) {
         self.kept = self.pending();
-        self.kept.iter_mut().for_each(|arrival| arrival.by_terminal = false);
+        self.kept.iter_mut().for_each(|arrived| arrived.by_terminal = false);
     }
 
     /// Stops this process by the default action of a signal that it listens for. Returns when the
@@ -139,7 +139,7 @@ impl Signals {
     pub(crate) fn stop(&mut self, signal: Signal, timer: &mut ContinueTimer) -> io::Result<()> {
         self.kept = self.pending();
         // Raising the signal would drop a SIGCONT that is meant to end this stop.
-        if !self.kept.iter().any(|arrival| arrival.signal == Signal::SIGCONT) {
+        if !self.kept.iter().any(|arrived| arrived.signal == Signal::SIGCONT) {
             raise(signal)?;
             timer.set_again();
             let blocked = SigSet::from(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
@@ -147,13 +147,13 @@ impl Signals {
         }
         // These have taken effect: a process that is continued has no stop signals left.
         self.kept = self.pending();
-        self.kept.retain(|arrival| arrival.signal != Signal::SIGCONT && !stops(arrival.signal));
+        self.kept.retain(|arrived| arrived.signal != Signal::SIGCONT && !stops(arrived.signal));
         Ok(())
     }
 
     /// The signals that have arrived since the last call, or some of them. Like the kernel, this
     /// reports a signal that arrived several times only once.
-    pub(crate) fn pending(&mut self) -> Vec<Arrival> {
+    pub(crate) fn pending(&mut self) -> Vec<Arrived> {
         let mut arrived = std::mem::take(&mut self.kept);
         for _ in 0..MOST {
             // Reading does not fail: without a signal, it returns `None`.
@@ -168,9 +168,9 @@ impl Signals {
             }
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
             let by_terminal = by_kernel && OF_TERMINALS.contains(&signal);
-            let arrival = Arrival { signal, by_terminal };
-            if !arrived.contains(&arrival) {
-                arrived.push(arrival);
+            let one = Arrived { signal, by_terminal };
+            if !arrived.contains(&one) {
+                arrived.push(one);
             }
         }
         arrived

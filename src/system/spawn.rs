@@ -34,9 +34,9 @@ impl From<io::Error> for NotStarted {
 }
 
 /// Starts the program with everything that rlock inherited, in this process group or rlock's, but
-/// never after `stop_at`. Call this on the main thread, because the program dies with the thread
-/// that started it. Call it with all signals blocked: otherwise a signal could act on the new
-/// process before it has the state in which the program starts.
+/// only before `start_before`. Call this on the main thread, because the program dies with the
+/// thread that started it. Call it with all signals blocked: otherwise a signal could act on the
+/// new process before it has the state in which the program starts.
 ///
 /// This does not use `std::process::Command`, because [`fork`] is faster, and every step before the
 /// exec is visible here.
@@ -44,14 +44,14 @@ pub(crate) fn spawn(
     program: &Program,
     group: Option<Pid>,
     inherited: Inherited,
-    stop_at: Instant,
+    start_before: Instant,
 ) -> Result<Pid, NotStarted> {
     let parent = getpid();
     let (failures, report) = io::pipe().named("pipe2")?;
     let runs = AtomicBool::new(false);
     let in_child = || {
         runs.store(true, Ordering::Relaxed);
-        let failed = match prepare(parent, group, inherited, stop_at) {
+        let failed = match prepare(parent, group, inherited, start_before) {
             Ok(()) => FailedStep { step: SpawnStep::Exec, errno: program.exec() },
             Err(failed) => failed,
         };
@@ -83,7 +83,7 @@ fn prepare(
     parent: Pid,
     group: Option<Pid>,
     inherited: Inherited,
-    stop_at: Instant,
+    start_before: Instant,
 ) -> Result<(), FailedStep> {
     let failed = |step| move |errno| FailedStep { step, errno };
     if let Some(group) = group {
@@ -100,7 +100,7 @@ fn prepare(
     signals::discard_arrived();
     inherited.restore().map_err(failed(SpawnStep::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
-    if Instant::now() < stop_at {
+    if Instant::now() < start_before {
         Ok(())
     } else {
         Err(failed(SpawnStep::BeInTime)(Errno::ETIMEDOUT))

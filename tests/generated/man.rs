@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use clap::{Arg, Command};
 use rlock::exit::{self, Subcommands};
+use rlock::rules::Key;
 use rlock::rules::servers::table as findings;
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
@@ -53,12 +54,13 @@ impl Page<'_> {
         let examples = escaped(&self.after_options().1);
         let examples = format!(".SH EXAMPLES\n.EX\n{examples}\n.EE\n");
         // What concerns all subcommands is on one page.
+        let side_key = Key::new(&"".parse().unwrap(), &"KEY".parse().unwrap()).side("");
         page += &match self.subcommand() {
             None => format!(
                 ".SH ENVIRONMENT\n{}.SH FILES\n{}{examples}.SH DIAGNOSTICS\n{}.SH SECURITY\n{}",
                 list(&self.environment()),
                 list(manual::FILES),
-                paragraphs(manual::DIAGNOSTICS),
+                paragraphs(manual::DIAGNOSTICS).replace("{KEY}?", &side_key),
                 paragraphs(manual::SECURITY),
             ),
             Some(_) => format!("{examples}.SH ENVIRONMENT\n{}", filled(manual::ELSEWHERE)),
@@ -102,7 +104,7 @@ impl Page<'_> {
         }
         let of = |heading: Option<&str>| {
             let options = options(self.command).filter(|it| it.get_help_heading() == heading);
-            options.map(entry).collect::<String>()
+            options.map(|it| entry(self.command, it)).collect::<String>()
         };
         let mut headings: Vec<&str> =
             options(self.command).filter_map(|it| it.get_help_heading()).collect();
@@ -112,7 +114,8 @@ impl Page<'_> {
         headings.sort_by_key(|heading| *heading == "Server");
         let section = |heading| format!(".SS {heading}\n{}", of(Some(heading)));
         let sections: String = headings.into_iter().map(section).collect();
-        let positionals: String = self.command.get_positionals().map(entry).collect();
+        let positionals = self.command.get_positionals().map(|it| entry(self.command, it));
+        let positionals: String = positionals.collect();
         let durations = paragraphs(&[&self.after_options().0]);
         format!(".SH OPTIONS\n{positionals}{}{sections}.SS Durations\n{durations}", of(None))
     }
@@ -243,7 +246,7 @@ fn in_synopsis(argument: &Arg) -> String {
 }
 
 /// The entry of an argument in the list of options.
-fn entry(argument: &Arg) -> String {
+fn entry(command: &Command, argument: &Arg) -> String {
     let mut forms = Vec::from_iter(names(argument).iter().map(|name| with_value(argument, name)));
     if argument.is_positional() {
         forms.push(format!("\\fI{}\\fR", value(argument)));
@@ -263,6 +266,13 @@ fn entry(argument: &Arg) -> String {
         };
         let values: Vec<String> = values.iter().map(value).collect();
         text += &format!(".IP\n{}", filled(&format!("Values: {}.", values.join(", "))));
+    }
+    let others = command.get_arg_conflicts_with(argument);
+    let long = |other: &&Arg| names(other).into_iter().find(|name| name.starts_with("--"));
+    let name = |other: &&Arg| long(other).unwrap_or_else(|| value(other).to_owned());
+    let others: Vec<String> = others.iter().map(name).collect();
+    if !argument.is_positional() && !others.is_empty() {
+        text += &format!(".IP\n{}", filled(&format!("Conflicts with {}.", others.join(", "))));
     }
     format!(".TP\n{}\n{text}", forms.join(", "))
 }

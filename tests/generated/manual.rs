@@ -275,12 +275,13 @@ pub(crate) const LOCKS: &[(&str, &str)] = &[
 pub(crate) const FINDINGS: &str = "What inspect --servers finds, the worst first: how it is found, and the remedy unless the \
      message, which describes the problem, has another.";
 
-/// The section about messages that need more than a line, one paragraph per item.
+/// The section about messages that need more than a line, one paragraph per item. `{KEY}?` begins the
+/// name of a key beside KEY.
 pub(crate) const DIAGNOSTICS: &[&str] = &[
     "last fencing token is DURATION ahead of the server's clock: the clock of the server is wrong now, or it \
      was wrong when the token was issued. Correct the clock. If it is right, and no process holds or \
-     waits for the lock, on each server, delete KEY (PREFIX plus NAME), {KEY}?1state, {KEY}?1holds \
-     and {KEY}?1queue. Fencing tokens then restart from the server's clock, so \
+     waits for the lock, on each server, delete KEY (PREFIX plus NAME), {KEY}?state, {KEY}?holds \
+     and {KEY}?queue. Fencing tokens then restart from the server's clock, so \
      also reset the one that your resource remembers.",
 ];
 

@@ -182,7 +182,7 @@ impl World {
         let is_kept = self.reported == 0 && self.now < self.lease.deadline() - self.kill_after;
         let is_tick = event == Event::Tick;
         let mut resumed = false;
-        for action in self.machine.on_all(learned, event, self.now) {
+        for action in self.machine.on(learned, event, self.now) {
             assert!(!resumed, "what was decided before a stop is done after it");
             match action {
                 Action::Forward(_) => {}
@@ -276,7 +276,7 @@ proptest! {
         prop_assert_eq!(world.machine.wake_at(), None);
         let more = [Event::Ended, Event::Signal { signal: Signal::SIGTERM, reached: false }];
         for event in more {
-            prop_assert_eq!(world.machine.on(event, world.now), []);
+            prop_assert_eq!(world.machine.on([], event, world.now), []);
         }
     }
 }

@@ -55,7 +55,7 @@ impl Keyboard {
             let its = keyboard.clone();
             let listen = move || {
                 loop {
-                    let _ = ready([(signals.arrival(), Want::Read)], None);
+                    let _ = ready([(signals.readable(), Want::Read)], None);
                     if let Some(signal) = signals.first() {
                         its.end(Exit::Signal(signal as i32));
                     }
@@ -112,7 +112,7 @@ impl Keyboard {
         if is_ready(stdout().as_fd(), Want::Write) {
             let _ = output::text(RESTORE);
         }
-        std::process::exit(exit.leave());
+        std::process::exit(exit.die_or_status());
     }
 }
 

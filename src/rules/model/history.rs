@@ -11,21 +11,9 @@ use crate::rules::{
 pub(super) const HISTORY_LENGTH: usize = 16;
 
 impl Transaction<'_> {
-    /// How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
-    /// `otherwise` says. `None` for a hold that is cooling, because its release is on record.
-    fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, Operator)> {
-        match (hold.status, self.hold_state(hold)) {
-            (HoldState::Cooling, _) => None,
-            (_, HoldState::Revoked) => {
-                let (how, by, _) = self.revocation(hold);
-                Some((how, by))
-            }
-            _ => Some((otherwise, Operator::default())),
-        }
-    }
-
-    /// The entry for a hold that ends with this outcome of its command; `None` if it is already on
-    /// record. `by` is given, instead of an outcome, if this call ends it.
+    /// The entry for a hold that ends with this outcome of its command; `None` if there is none to
+    /// add. `by` is given, instead of an outcome, if this call ends it. A hold that was revoked
+    /// before ended then, and not as `ending` says.
     pub(super) fn history_entry(
         &self,
         hold: &Hold,
@@ -38,9 +26,15 @@ impl Transaction<'_> {
         if hold.status == HoldState::Revoked {
             return None;
         }
-        let (ending, operator) = match by {
-            Some(by) => (ending, by.clone()),
-            None => self.ending_of(hold, ending)?,
+        let (ending, operator) = match (by, self.hold_state(hold)) {
+            (Some(by), _) => (ending, by.clone()),
+            // Its release is on record.
+            (None, HoldState::Cooling) => return None,
+            (None, HoldState::Revoked) => {
+                let (how, by, _) = self.revocation(hold);
+                (how, by)
+            }
+            (None, HoldState::Held) => (ending, Operator::default()),
         };
         Some(HistoryEntry {
             ending,

@@ -81,9 +81,10 @@ impl Transaction<'_> {
     pub fn proposed(&self, request: &Request, at: &QueuePosition, is_nominated: bool) -> Proposal {
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = at.position.saturating_sub(at.nominated as u64);
+        let mode = at.head.as_ref().map_or(request.mode, |head| head.mode);
         let (sleep, nominated) = match is_nominated {
             true => (CLAIM_WINDOW / 2, Some(self.nomination(at.position))),
-            false => (self.millis_to_sleep(turn, request.mode, heartbeat, at.head.as_ref()), None),
+            false => (self.millis_to_sleep(heartbeat, turn, mode), None),
         };
         let kept_out = !is_nominated
             && request.heartbeat.is_none()

@@ -112,30 +112,23 @@ impl Transaction<'_> {
         awaited.unwrap_or(0) + 1
     }
 
-    /// How many milliseconds a waiter sleeps unless it is woken. The head watches for the end of a
-    /// lease, or of the time that a nominated waiter has. The second checks a little later, in case
-    /// the head is dead. Any other waiter is woken when it becomes the head. The position does not
-    /// count the waiters that are nominated.
-    pub(super) fn millis_to_sleep(
-        &self,
-        position: u64,
-        mode: Mode,
-        heartbeat: u64,
-        head: Option<&QueueEntry>,
-    ) -> u64 {
+    /// How many milliseconds a waiter sleeps at most, unless it is woken. The head watches for the
+    /// end of a lease, or of the time that a nominated waiter has. The second checks a little later,
+    /// in case the head is dead. Any other waiter is woken when it becomes the head. The position
+    /// does not count the waiters that are nominated. `mode` is that of the head.
+    pub(super) fn millis_to_sleep(&self, at_most: u64, position: u64, mode: Mode) -> u64 {
         let until = match position {
             1 if self.foreign() => {
                 let until = self.lock.guard.as_ref().and_then(|guard| guard.until);
                 (self.now + FOREIGN_POLL).min(until.map_or(u64::MAX, |until| until + 1))
             }
-            1 if self.live => self.awaited(mode),
-            2 if self.live => self.awaited(head.map_or(mode, |head| head.mode)) + GRACE,
+            1 | 2 if self.live => self.awaited(mode) + (position - 1) * GRACE,
             _ => u64::MAX,
         };
         let sleep = match position {
             1 | 2 if !self.lock.nominated.is_empty() => CLAIM_WINDOW + (position - 1) * GRACE,
             _ => u64::MAX,
         };
-        heartbeat.min(sleep).min(until.saturating_sub(self.now)).max(1)
+        at_most.min(sleep).min(until.saturating_sub(self.now)).max(1)
     }
 }

@@ -13,12 +13,6 @@ use crate::text::printable;
 const MAX_REMINDED: usize = 3;
 
 impl Transaction<'_> {
-    /// The waiters that are presumed alive.
-    pub(super) fn waiters(&self) -> Vec<view::Waiter> {
-        let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
-        alive.map(shown_waiter).collect()
-    }
-
     /// A hold, as others see it.
     pub(super) fn shown_hold(&self, hold: &Hold) -> Holder {
         Holder {

@@ -13,12 +13,12 @@ use super::tls::io_error;
 use crate::rules::SystemCall;
 use crate::system::poll::Want;
 
-/// See [`has_answered`].
+/// See [`any_server_has_answered`].
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// Whether any server has sent anything to this process, be it a part of an error or of a TLS
 /// handshake, or a lock file was there. Then a holder may exist, whatever fails later.
-pub(crate) fn has_answered() -> bool {
+pub(crate) fn any_server_has_answered() -> bool {
     ANSWERED.load(Ordering::Relaxed)
 }
 

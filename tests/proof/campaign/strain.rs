@@ -1,9 +1,10 @@
-//! Evidence of a starved machine: when processors did not run a thread that was due, or a server or
-//! worker waited for one.
+//! Evidence of a starved machine: when processors did not run a thread that was due, a server or
+//! worker waited for one, or a process was slow to start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,6 +17,8 @@ use super::time::{Span, now};
 
 /// How late a thread must wake up to be written down, in seconds.
 const LATE: f64 = 0.01;
+/// How long the start and the end of a process must take to be written down, in seconds.
+const LONG_START: f64 = 0.05;
 /// The pauses of the threads.
 const PAUSE: Duration = Duration::from_millis(3);
 /// The pauses between two looks at a process.
@@ -24,7 +27,7 @@ const GLANCE: Duration = Duration::from_millis(25);
 /// What was seen of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Strain {
-    /// When a thread did not run although it was due.
+    /// When a thread did not run although it was due, or a process did not start.
     pub gaps: Vec<Span>,
     /// When a server could not run although it should have.
     pub stuck: Vec<Span>,
@@ -70,6 +73,8 @@ impl Watcher {
             let over = Arc::clone(&watcher.over);
             watcher.processors.push(std::thread::spawn(move || watch_processor(cpu, &over)));
         }
+        let over = Arc::clone(&watcher.over);
+        watcher.processors.push(std::thread::spawn(move || watch_starts(&over)));
         watcher
     }
 
@@ -104,6 +109,22 @@ fn watch_processor(cpu: usize, over: &AtomicBool) -> Vec<Span> {
         if woken - due > LATE {
             gaps.push((due, woken));
         }
+    }
+    gaps
+}
+
+/// Writes down when the system needed long to start a process: its locks may be taken although the
+/// processors are free, for example in a storm of new processes.
+fn watch_starts(over: &AtomicBool) -> Vec<Span> {
+    let mut gaps = Vec::new();
+    while !over.load(Ordering::SeqCst) {
+        let since = now();
+        let _ = Command::new("true").status();
+        let ended = now();
+        if ended - since > LONG_START {
+            gaps.push((since, ended));
+        }
+        std::thread::sleep(GLANCE);
     }
     gaps
 }

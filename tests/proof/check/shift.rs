@@ -27,7 +27,7 @@ impl Shift for WaitMachine {
     fn shift(&mut self, back: Duration) {
         self.until.shift(back);
         self.start_until.shift(back);
-        self.seen.iter_mut().for_each(|(then, _)| then.shift(back));
+        self.last_view.iter_mut().for_each(|(then, _)| then.shift(back));
         self.lateness = None;
     }
 }
@@ -38,7 +38,7 @@ impl Shift for Machine {
         self.lease.sent.shift(back);
         (self.unanswered, self.is_late) = (None, false);
         self.lateness = Lateness::new(self.lease.sent, self.lease.sent);
-        if let supervisor::Phase::Stopping { kill_at, .. } = &mut self.phase {
+        if let supervisor::Phase::Terminating { kill_at, .. } = &mut self.phase {
             kill_at.shift(back);
         }
     }

@@ -41,6 +41,7 @@ const SURVIVORS: &[&str] = &[
     // The value is never missing there.
     "admission.lua admit: or 0 → or 9e15",
     "history.lua history: or 0 → or 9e15",
+    "history.lua recorded: or 0 → or 9e15",
     "member.lua is_kept_out: or 0 → or 9e15",
     "queue.lua wake_first: or 0 → or 9e15",
     "reconcile.lua reconcile: or 0 → or 9e15",
@@ -80,9 +81,9 @@ const SURVIVORS: &[&str] = &[
     // A client reads both alike, or asks for all.
     "history.lua last_entries: without and -at_most",
     "history.lua last_entries: without at_most and -at_most or",
-    "view.lua shown_hold: without its_state == 'held' and '' or",
+    "requests/inspect.lua: without ARGV[3] ~= '' and",
     // Shared waiters are admitted beside a shared hold anyway, and only a chosen owner has several holds.
-    "owners.lua may_enter: without or not is_chosen(details.owner)",
+    "owners.lua may_enter: without or string.sub(details.owner, 1, 1) ~= '='",
     "owners.lua may_enter: without or outer == 'shared' and details.mode == 'shared'",
     // No hold is one of these tokens: they are ids of others.
     "tombstones.lua has_tombstone: without token == TOKEN and",
@@ -145,7 +146,7 @@ const SURVIVORS: &[&str] = &[
     // What remains of keys that were lost, and is not in the model.
     "admission.lua admit: without details.renewed = ''",
     "asking.lua check: without and unexpired_hold(TOKEN)",
-    "history.lua ending_of: without or details.fence == ''",
+    "history.lua history_entry: without or details.fence == ''",
     "history.lua history: without lock.written and",
     "holds.lua drop_remains: without lock.count = 0",
     "revocation.lua revocation: without or 'revoked'",
@@ -166,7 +167,6 @@ const SURVIVORS: &[&str] = &[
     "history.lua expired_entries: + → -",
     "history.lua expired_entries: 1 → 2",
     "history.lua expired_entries: without , #expired - 2 * HISTORY_LENGTH + 1",
-    "history.lua history: without entries[i] = string.sub(entry, 1, MAX_ENTRY)",
     "history.lua history: without number - HISTORY_LENGTH,",
     "holds.lua settle_mode: without or lock.count > MAX_LISTED",
     "queue.lua millis_to_sleep: without , 1",
@@ -181,6 +181,7 @@ const SURVIVORS: &[&str] = &[
     "transaction.lua: without and string.sub(fields[4], 1, MAX_DETAIL)",
     "transaction.lua: without return guard",
     "view.lua is_of_rlock: 0 → 1",
+    "view.lua view: without records[i] = string.sub(record, 1, MAX_RECORD)",
     "view.lua is_of_rlock: == → ~=",
     "view.lua is_of_rlock: == → ~=",
     "view.lua is_of_rlock: without #text == 36 and",

@@ -722,7 +722,8 @@ fn shown(both: &mut Both<'_>, words: &[&str]) -> String {
         }
         ["woken"] => clients(mem::take(&mut both.woken).iter()),
         ["mailboxes"] => {
-            let is_mailbox = |key: &&Vec<u8>| str::from_utf8(key).unwrap().contains("?1mail:");
+            let mailbox = both.key.side("mail:").into_bytes();
+            let is_mailbox = |key: &&Vec<u8>| key.starts_with(&mailbox);
             Shim::redis(|redis| redis.home().keys().filter(is_mailbox).count().to_string())
         }
         words if words.iter().any(is_request) => match &both.verdict {

@@ -15,7 +15,8 @@ pub(crate) fn differences(model: &Lock, key: &Key, now: u64) -> Vec<String> {
     let found = Shim::redis(|redis| {
         let mut found = stored::facts(redis.home(), key, now);
         let mut sent = std::mem::take(&mut redis.pushed);
-        sent.retain(|(mailbox, _)| !mailbox.ends_with(b"?1history"));
+        let history = key.side("history").into_bytes();
+        sent.retain(|(pushed_to, _)| *pushed_to != history);
         let mut until =
             sent.iter().filter_map(|(mailbox, _)| Some(redis.home().get(mailbox)?.until));
         if !until.all(|until| until == Some(now + 2 * CLAIM_WINDOW)) {

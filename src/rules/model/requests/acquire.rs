@@ -21,7 +21,8 @@ impl Transaction<'_> {
             return Continue(Verdict::Again);
         }
         self.check_ahead(self.lock.fence)?;
-        // A caller that asks again no longer relies on its revoked hold.
+        // A client that still asks has not started its command, so a hold that was revoked meanwhile
+        // can go.
         let hold = self.unexpired_hold(token);
         if hold.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
@@ -32,7 +33,10 @@ impl Transaction<'_> {
         {
             self.close(seen);
         }
+        // In its first call, a request has no ticket yet, and cancels nothing.
         self.supersede(request, request.arrival.map_or(0, |ticket| ticket.0))?;
+        // Grants the lock to waiters whose turn it is. If the caller is one of them, it claims its
+        // hold below.
         let head = self.admit(token).0;
         if self.cleanup_pending {
             return Continue(Verdict::Again);
@@ -45,14 +49,13 @@ impl Transaction<'_> {
         // An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
         let is_first = head.as_ref().is_none_or(|head| request.next && !head.next);
         if enters || self.admissible(request.mode, &[]) && is_first {
-            let supersedes = request.supersedes && request.arrival.is_none();
-            if supersedes {
-                self.supersede(request, self.own_ticket())?;
+            if !request.supersedes || request.arrival.is_some() {
+                return Continue(self.take(request, waiter, None, None));
             }
+            // There will be no second call, so it gets its ticket, and cancels older requests, now.
+            self.supersede(request, self.own_ticket())?;
             let granted = self.take(request, waiter, None, None);
-            if supersedes {
-                self.admit(token);
-            }
+            self.admit(token);
             return Continue(granted);
         }
         let Some(heartbeat) = request.heartbeat.map(millis).filter(|&heartbeat| heartbeat > 0)
@@ -64,7 +67,8 @@ impl Transaction<'_> {
         if position == 1 {
             self.notify_head(token, token);
         }
-        let sleep = self.millis_to_sleep(position, request.mode, heartbeat, head.as_ref());
+        let mode = head.filter(|_| position == 2).map_or(request.mode, |head| head.mode);
+        let sleep = self.millis_to_sleep(heartbeat, position, mode);
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
         let own = || Ticket(self.own_ticket());
         let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(own));

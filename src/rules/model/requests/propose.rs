@@ -15,8 +15,8 @@ impl Transaction<'_> {
     ) -> Vote {
         let token = request.token.as_str();
         self.check_member(token, attempt, Some(ticket), None)?;
-        // A caller that asks again no longer relies on its revoked hold, nor, once it has a ticket,
-        // on one that too few servers granted.
+        // A client that still asks has not started its command, so a hold that was revoked meanwhile
+        // can go; once it has a ticket, so can one that too few servers granted.
         if let Some(hold) = self.unexpired_hold(token)
             && (ticket > 0 || self.hold_state(hold) == HoldState::Revoked)
         {

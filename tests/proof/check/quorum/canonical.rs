@@ -44,7 +44,7 @@ impl World {
                     let tick = self.course.scope.clients[index].tick;
                     acquisition::make_canonical(acquisition, tick);
                     // A quorum does not need it.
-                    waiter.seen = None;
+                    waiter.last_view = None;
                 }
                 Phase::Holding(..) | Phase::Idle => {}
                 Phase::Ended(_) => {

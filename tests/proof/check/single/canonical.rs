@@ -34,7 +34,7 @@ impl World {
         }
         for client in clients {
             if let Phase::Waiting(waiter, _) = &mut client.phase
-                && let Some((then, view)) = waiter.seen.as_mut()
+                && let Some((then, view)) = waiter.last_view.as_mut()
             {
                 settle_view(view, now().since(*then));
                 *then = now();

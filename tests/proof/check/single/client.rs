@@ -106,7 +106,7 @@ impl Client {
     /// Whether its waiter knows of these clients as holders.
     pub(super) fn knows(&self, holders: &[usize]) -> bool {
         let Phase::Waiting(waiter, _) = &self.phase else { return holders.is_empty() };
-        let known = waiter.seen.iter().flat_map(|(_, view)| &view.holders);
+        let known = waiter.last_view.iter().flat_map(|(_, view)| &view.holders);
         let known: Vec<usize> = known.flat_map(|it| it.ids()).map(|id| whose(id)).collect();
         holders.iter().all(|holder| known.contains(holder))
     }
@@ -131,7 +131,7 @@ impl Client {
             }
             Phase::Releasing(attempts, again) => {
                 attempts.until.shift(back);
-                attempts.ends.shift(back);
+                attempts.deadline.shift(back);
                 again.shift(back);
             }
             Phase::Idle | Phase::Ended | Phase::Crashed => {}

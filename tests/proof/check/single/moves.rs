@@ -85,9 +85,10 @@ impl World {
         client.phase = Phase::Holding(machine, Schedule::new(lease, kill_after, Duration::ZERO));
     }
 
-    fn tell_supervisor(&mut self, index: usize, event: supervisor::Event, at: Instant) {
+    fn tell_supervisor(&mut self, index: usize, learned: Option<supervisor::Event>, at: Instant) {
         let Phase::Holding(machine, _) = &mut self.clients[index].phase else { return };
-        let is_killed = machine.on(event, at).contains(&supervisor::Action::Kill);
+        let is_killed =
+            machine.on(learned, supervisor::Event::Tick, at).contains(&supervisor::Action::Kill);
         if is_killed {
             self.end_command(index, at);
             // All that the command started dies with it.
@@ -103,9 +104,9 @@ impl World {
 
     pub(super) fn end_command(&mut self, index: usize, at: Instant) {
         let Phase::Holding(machine, _) = &mut self.clients[index].phase else { return };
-        machine.on(supervisor::Event::Ended, at);
+        machine.on([], supervisor::Event::Ended, at);
         if machine.awaits_descendants() {
-            machine.on(supervisor::Event::DescendantsGone, at);
+            machine.on([], supervisor::Event::DescendantsGone, at);
         }
         assert!(machine.is_over(), "the command has ended");
         let lease = machine.lease;
@@ -174,7 +175,7 @@ impl World {
                 // Another step of a second makes no difference to them.
                 (schedule.took, schedule.connected_in) = Default::default();
                 if let Some(event) = event {
-                    self.tell_supervisor(index, event, now());
+                    self.tell_supervisor(index, Some(event), now());
                 }
             }
             Phase::Releasing(attempts, again) => {
@@ -278,7 +279,7 @@ impl World {
             &mut self.clients[index]
             && let Some(at) = machine.wake_at().filter(|at| *at <= now())
         {
-            self.tell_supervisor(index, supervisor::Event::Tick, at.max(earliest));
+            self.tell_supervisor(index, None, at.max(earliest));
         }
     }
 
