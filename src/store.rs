@@ -5,6 +5,7 @@
 //! the trait, so it does not know which kind of store it uses.
 
 mod blocking;
+mod cell;
 pub(crate) mod denial;
 pub mod local;
 pub mod location;
@@ -21,11 +22,11 @@ use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern, Prefix,
     Release, Removal, Renewal, Request, Revocation, Token, Ttl, Verdict, View, show,
 };
-pub use crate::system::poll::Interrupt;
+pub use crate::system::poll::{Interrupt, NEVER};
 pub(crate) use wire::any_server_has_answered;
 
-/// How many I/O timeouts a request takes at most that needs several calls. Each call cleans up 100
-/// expired holds or waiters, or revokes 50 holds.
+/// How many I/O timeouts a request takes at most that needs several calls, or must wait for a
+/// thousand processes. Each call cleans up 100 expired holds or waiters, or revokes 50 holds.
 const PATIENCE: u32 = 5;
 
 /// Repeats `ask`, as `repeated` does, until it returns an answer.
@@ -71,6 +72,29 @@ fn repeated<T>(
     }
 }
 
+/// Which locks to list: those that are not free, whose keys start with the prefix and whose names
+/// match the pattern.
+#[derive(Clone)]
+pub struct Filter {
+    pub prefix: Prefix,
+    pub pattern: Option<Pattern>,
+    /// Also those that are free and still remembered, and the latest hold in the history of each.
+    pub with_free: bool,
+}
+
+impl Filter {
+    pub(crate) fn passes(&self, name: &Name) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name.as_str()))
+    }
+}
+
+/// How to revoke, and who does it.
+#[derive(Clone)]
+pub struct Force {
+    pub how: Revocation,
+    pub by: Operator,
+}
+
 /// Keeps locks. Every implementation decides requests as the scripts in `lua/` do. The model in
 /// `rules::model` is the same algorithm in Rust.
 ///
@@ -79,8 +103,8 @@ fn repeated<T>(
 /// - Each call returns within the I/O timeout that the store was opened with, or when its interrupt
 ///   becomes readable or its moment comes. `sleep` may take `at_most` longer. A store may ask several servers in turn or
 ///   page through long lists, and then the timeout bounds each step. `PATIENCE` bounds them all if a
-///   request needs several calls. On one host, five times the timeout bounds the wait for other
-///   processes that change the same lock.
+///   request needs several calls, and on one host the wait for other processes that change the same
+///   lock.
 /// - A lease counts by the store's clock from when the request arrives there. Its holder counts from
 ///   before it sent the request, so it stops earlier.
 /// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does
@@ -131,30 +155,17 @@ pub trait Store: Send {
     /// it revoked. Waiters and the fencing token stay as they are.
     ///
     /// A repetition revokes no later hold than the first call, and returns what either revoked.
-    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure>;
+    fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure>;
 
     /// Revokes one hold, or removes one waiter. A holder learns of it from its next renewal, and a
     /// waiter at once.
-    fn remove(
-        &mut self,
-        key: &Key,
-        id: &Id,
-        how: Revocation,
-        by: &Operator,
-    ) -> Result<Removal, Failure>;
+    fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure>;
 
     /// The lock as it is now, with its holders, waiters and history. It changes nothing.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
-    /// All locks that are not free, whose keys start with the prefix and whose names match the
-    /// pattern. `with_free` adds those that are free and still remembered, and the latest hold in
-    /// the history of each. A lock that cannot be read does not hide the others.
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        with_free: bool,
-    ) -> Result<Listing, Failure>;
+    /// All locks that pass this filter. A lock that cannot be read does not hide the others.
+    fn list(&mut self, filter: &Filter) -> Result<Listing, Failure>;
 
     /// The names of locks that are in use or remembered, as many as can be found until this moment.
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name>;

@@ -19,5 +19,5 @@ pub(crate) mod watched;
 pub(crate) use command::{Command, Variables, run_unlocked};
 pub(crate) use group::OwnGroup;
 pub(crate) use renewer::RenewableHold;
-pub(crate) use started::{Completion, run};
+pub(crate) use started::{Completion, Guarded, run};
 pub(crate) use upkeep::Upkeep;

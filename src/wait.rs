@@ -7,15 +7,15 @@ mod messages;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::rules::waiter::{Note, SHORT_SLEEP, Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
+use crate::rules::waiter::{Note, Stop, WaitEnd, WaitEvent, WaitMachine, WaitStep};
 use anyhow::Context;
 use messages::Messages;
 
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, UserMessage, View, show};
+use crate::rules::{Fence, Instant, Lease, Mode, Request, Slot, UserMessage, View, show};
 use crate::store::Store;
-use crate::system::poll::{Interrupter, Want, is_ready, wait};
+use crate::system::poll::{NEVER, Want, is_ready, wait};
 use crate::system::signals::Signals;
 
 /// A lock that was granted.
@@ -28,18 +28,26 @@ pub(crate) struct Acquired {
     pub(crate) slot: Option<Slot>,
 }
 
-/// Requests a lock until the server grants it, the wait limit passes, a signal arrives, or the
-/// process ends whose pidfd is `needed_by`. Until `start_limit` has passed, it tries again to get a
-/// first answer. On failure it withdraws the request, if it can still reach the server.
+/// What ends a wait, besides a signal.
+pub(crate) struct Bounds<'a> {
+    /// `None` waits forever, but not for a first answer.
+    pub(crate) wait: Option<Duration>,
+    /// How long to try again to get a first answer; `None` if the first failure is final.
+    pub(crate) start: Option<Duration>,
+    /// A pidfd of the process that needs the lock.
+    pub(crate) needed_by: Option<BorrowedFd<'a>>,
+}
+
+/// Requests a lock until the server grants it, or one of the bounds or a signal ends the wait. On
+/// failure it withdraws the request, if it can still reach the server.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
-    wait_limit: Option<Duration>,
-    start_limit: Option<Duration>,
+    bounds: Bounds<'_>,
     signals: &mut Signals,
-    needed_by: Option<BorrowedFd<'_>>,
     report: &Report,
 ) -> Result<Acquired, Error> {
+    let Bounds { wait: wait_limit, start: start_limit, needed_by } = bounds;
     let started = Instant::now();
     let end_of = |limit: Option<Duration>| Some(started + limit.filter(|limit| !limit.is_zero())?);
     let until = end_of(wait_limit);
@@ -52,8 +60,7 @@ pub(crate) fn acquire(
     let mut waiter = waiter.with_start_until(end_of(start_limit), started);
     loop {
         let deadline = waiter.deadline();
-        let stops = Interrupter::either(signals.readable(), needed_by).or_at(deadline);
-        let stops = Some(stops);
+        let stops = NEVER.or(signals.readable()).or(needed_by).or_at(deadline);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);
@@ -66,15 +73,9 @@ pub(crate) fn acquire(
             }
             WaitStep::Sleep { at_most, seen } => {
                 request.seen = seen;
-                let short = Instant::now() + SHORT_SLEEP;
-                match store.sleep(&request, at_most, stops) {
-                    Ok(Some(Asked { sent, answer })) => {
-                        WaitEvent::Answered { sent, answer: Ok(answer) }
-                    }
-                    Ok(None) => WaitEvent::Woken(Ok(())),
-                    Err(failure) if Instant::now() < short => WaitEvent::CutShort(failure),
-                    Err(failure) => WaitEvent::Woken(Err(failure)),
-                }
+                let begun = Instant::now();
+                let slept = store.sleep(&request, at_most, stops);
+                WaitEvent::slept(begun, slept, Instant::now())
             }
             WaitStep::Rest { until } => {
                 wait(None, stops, until).context("cannot wait")?;
@@ -90,7 +91,7 @@ pub(crate) fn acquire(
                     request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
                     let begun = Instant::now();
                     // A signal has ended the wait before, and does not end the withdrawal.
-                    let left = store.leave(&request, Some(Interrupter::default().or_at(deadline)));
+                    let left = store.leave(&request, NEVER.or_at(deadline));
                     let now = Instant::now();
                     // If it takes as long as the withdrawal.
                     let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);

@@ -18,7 +18,7 @@ use crate::report::Report;
 use crate::rules::{HoldKind, Token};
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
-use crate::system::poll::Interrupter;
+use crate::system::poll::NEVER;
 use crate::system::random;
 use crate::text::quoted;
 
@@ -76,7 +76,7 @@ pub(super) fn run(
     // after the lease, which only a keeper renews.
     let is_stopped = grant.signals.first().is_some();
     let deadline = keeper.is_none().then(|| grant.acquired.lease.deadline());
-    let stop = Some(Interrupter::from(grant.signals.readable()).or_at(deadline));
+    let stop = NEVER.or(grant.signals.readable()).or_at(deadline);
     let printed = text.and_then(|text| Ok(!is_stopped && output::text_unless(stop, &text)?));
     // Release the lock if its token could not be printed, or if a signal ended the acquire.
     let unwanted = match printed {

@@ -12,7 +12,7 @@ use crate::rules::{
     BoundedDuration, Group, LockOutcome, LossPolicy, OnUnreachable, Outcome, Release, Token,
 };
 use crate::store::any_server_has_answered;
-use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
+use crate::supervise::{self, Command, Completion, Guarded, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::random;
 use crate::system::signals;
@@ -28,7 +28,7 @@ pub(super) fn run(
     }
     let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
     let kill_after = options.kill_after.map(BoundedDuration::get);
-    let on_loss = LossPolicy {
+    let loss_policy = LossPolicy {
         on_lost: options.on_lost.unwrap_or_default(),
         kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
         ..LossPolicy::DEFAULT
@@ -66,7 +66,7 @@ pub(super) fn run(
     let group = may_start(&mut grant, prepared, group).inspect_err(|_| grant.give_up(report))?;
     let variables = grant.variables(&terms.options.name);
     let command = Command { program, arguments, group, variables };
-    run_locked(&command, grant, on_loss, inherited, report)
+    run_locked(&command, grant, loss_policy, inherited, report)
 }
 
 /// Becomes the command, because no server answered. Returns only if that is impossible.
@@ -102,7 +102,7 @@ fn may_start(
 fn run_locked(
     command: &Command,
     grant: Grant,
-    on_loss: LossPolicy,
+    loss_policy: LossPolicy,
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
@@ -110,8 +110,8 @@ fn run_locked(
     let Acquired { lease, connected_in, .. } = acquired;
     let (key, token) = (request.key.clone(), request.token.clone());
     let hold = RenewableHold { key, token, lease, connected_in };
-    let (mut store, ran) =
-        supervise::run(command, hold, on_loss, store, &mut signals, inherited, report);
+    let guarded = Guarded { command, inherited, hold, loss_policy };
+    let (mut store, ran) = supervise::run(guarded, store, &mut signals, report);
     let lease = ran.as_ref().map_or(lease, |completion| completion.lease);
     let (outcome, deadline) = (outcome_of(&ran), lease.deadline());
     let released = release(&mut *store, &request, outcome, deadline, &mut signals, report);

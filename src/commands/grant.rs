@@ -20,7 +20,7 @@ use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::system::random;
 use crate::system::signals::Signals;
-use crate::wait::{self, Acquired};
+use crate::wait::{self, Acquired, Bounds};
 
 /// The variable with the number of the slot.
 pub(super) const SLOT: &str = "RLOCK_SLOT";
@@ -61,15 +61,8 @@ impl Grant {
         };
         let mut store = open(&terms.server, report)?;
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
-        let acquired = wait::acquire(
-            &mut *store,
-            &request,
-            terms.wait_limit,
-            terms.start_limit,
-            &mut signals,
-            needed_by,
-            report,
-        )?;
+        let bounds = Bounds { wait: terms.wait_limit, start: terms.start_limit, needed_by };
+        let acquired = wait::acquire(&mut *store, &request, bounds, &mut signals, report)?;
         Ok(Self { store, request, acquired, signals })
     }
 

@@ -24,7 +24,7 @@ use crate::report::Report;
 use crate::rules::{
     BoundedDuration, Failure, Instant, Listing, Name, State, Subject, UserMessage, show,
 };
-use crate::store::Store;
+use crate::store::{Filter, Store};
 use crate::system::inherited::Inherited;
 use crate::system::poll::ready;
 use crate::text::cut;
@@ -165,8 +165,9 @@ impl Inspection<'_> {
                 view.map(|view| Listing { locks: one(view), failures: Vec::new() })
             }
             None => {
-                let pattern = self.options.subject.as_ref().and_then(Subject::pattern);
-                self.store.list(&self.server.prefix, pattern, self.options.all)
+                let pattern = self.options.subject.as_ref().and_then(Subject::pattern).cloned();
+                let (prefix, with_free) = (self.server.prefix.clone(), self.options.all);
+                self.store.list(&Filter { prefix, pattern, with_free })
             }
         };
         self.report.diagnostics(self.store.diagnostics());

@@ -36,7 +36,7 @@ use crate::supervise::watched::{self, Watched, field, has_ended, refusal};
 use crate::supervise::{RenewableHold, Upkeep};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
-use crate::system::poll::{Interrupter, Want, Woken, wait};
+use crate::system::poll::{NEVER, Want, Woken, wait};
 use crate::system::signals::Signals;
 use crate::wait::Acquired;
 
@@ -122,7 +122,7 @@ pub(super) fn start(
     let mut keeper = started?;
     let begun = Instant::now();
     let until = begun + START_AT_MOST;
-    let stop = Some(Interrupter::from(signals.readable()).or_at(Some(until)));
+    let stop = NEVER.or(signals.readable()).or_at(until);
     let _ = handover.send(&socket, stop);
     let woken = wait(Some((socket.as_fd(), Want::Read)), stop, None);
     let mut written = Vec::new();

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::inspect::json::{self, object};
 use crate::rules::{Instant, Name};
-use crate::system::poll::{self, Interrupt, Interrupter};
+use crate::system::poll::{self, Interrupt, NEVER};
 use crate::text::{Line, is_unsafe};
 
 /// What reads the result of a command on stdout.
@@ -86,7 +86,7 @@ pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> impl Se
 /// Prints a text before rlock ends with an error, if that is possible without a long wait.
 pub(super) fn last(text: &str) -> Result<(), Error> {
     let until = Some(Instant::now() + LAST_AT_MOST);
-    text_unless(Some(Interrupter::default().or_at(until)), text).map(drop)
+    text_unless(NEVER.or_at(until), text).map(drop)
 }
 
 /// Prints one JSON document with this content.
@@ -127,7 +127,7 @@ impl Formatter for Escaping {
 
 /// Writes all of a text, or fails.
 pub(super) fn text(text: &str) -> Result<(), Error> {
-    text_unless(None, text).map(drop)
+    text_unless(NEVER, text).map(drop)
 }
 
 /// Writes all of a text, or fails; returns false if the interrupt comes first. This bypasses std's

@@ -9,6 +9,7 @@ use crate::exit::{self, Exit};
 use crate::inspect::json::object;
 use crate::report::Report;
 use crate::rules::{Failure, Instant, Renewal, millis, show};
+use crate::store::NEVER;
 
 pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Error> {
     let cli::RenewArgs { common, ttl, min_replicas, hold } = options;
@@ -18,7 +19,7 @@ pub(super) fn run(options: cli::RenewArgs, report: &Report) -> Result<Exit, Erro
     let key = server.key(&hold.name);
     let mut store = open(&server, report)?;
     let mut retry = Retry::of("not renewed");
-    let renewal = retry.run(&mut *store, report, |store| store.renew(&key, &token, ttl, None));
+    let renewal = retry.run(&mut *store, report, |store| store.renew(&key, &token, ttl, NEVER));
     let unconfirmed = |failure: Failure| match retry.deadline {
         Some(deadline) => failure.reworded(|why| {
             let left = show(deadline.since(Instant::now()));

@@ -6,7 +6,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use crate::report::Report;
 use crate::rules::{Attempts, Failure, Instant, Repeatable, show};
 use crate::store::Store;
-use crate::system::poll::{Woken, wait};
+use crate::system::poll::{NEVER, Woken, wait};
 use crate::system::signals::{Signals, ends};
 
 /// A request that is repeated until it succeeds, and what ends the attempts.
@@ -67,8 +67,8 @@ fn stopped_before(moment: Instant, mut signals: Option<&mut Signals>) -> bool {
     // Any other signal was for the command.
     let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrived| ends(arrived.signal));
     while !signals.as_deref_mut().is_some_and(&mut has_come) {
-        let stop = signals.as_ref().map(|signals| signals.readable().into());
-        match wait(None, stop, moment) {
+        let stop = signals.as_deref().map(Signals::readable);
+        match wait(None, NEVER.or(stop), moment) {
             Ok(Woken::Interrupted) => {}
             // On an error, this does not wait. Without signals, time still limits the attempts.
             woken => return woken.is_err() && signals.is_some(),

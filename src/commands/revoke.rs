@@ -17,7 +17,7 @@ use crate::rules::{
     Ending, HoldKind, HoldState, Holder, Id, Instant, Key, Label, Operator, Prefix, Removal,
     Revocation, ServerTime, Standing, State, UserMessage, View, foreign, freeing, show,
 };
-use crate::store::Store;
+use crate::store::{Force, Store};
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
@@ -56,10 +56,10 @@ struct Operation<'a> {
 impl Operation<'_> {
     fn revoke_all(&mut self, prefix: &Prefix) -> Result<Exit, Error> {
         let Self { key, options, report, .. } = *self;
-        let (revocation, by) = how(options);
+        let force = force(options);
         let mut retry = Retry::of("not revoked");
-        let before = retry.run(self.store, report, |store| store.revoke(key, revocation, &by))?;
-        match (before.state, revocation) {
+        let before = retry.run(self.store, report, |store| store.revoke(key, &force))?;
+        match (before.state, force.how) {
             (State::Foreign, Revocation::Graceful) => {
                 let who = before.foreigner();
                 let fault =
@@ -84,10 +84,9 @@ impl Operation<'_> {
 
     fn revoke_one(&mut self, id: &Id) -> Result<Exit, Error> {
         let Self { key, options, report, .. } = *self;
-        let (revocation, by) = how(options);
+        let force = force(options);
         let mut retry = Retry::of("not revoked");
-        let removal =
-            retry.run(self.store, report, |store| store.remove(key, id, revocation, &by))?;
+        let removal = retry.run(self.store, report, |store| store.remove(key, id, &force))?;
         let wrong = |what: String, remedy: String, view: View| Error::Id {
             fault: UserMessage::new(what).with_remedy(remedy),
             view: Box::new(view),
@@ -265,10 +264,10 @@ fn revoked(holder: &Holder, now: ServerTime) -> String {
 }
 
 /// How to revoke, and the operator with the reason.
-fn how(options: &ReleaseArgs) -> (Revocation, Operator) {
-    let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
+fn force(options: &ReleaseArgs) -> Force {
+    let how = if options.now { Revocation::Now } else { Revocation::Graceful };
     let reason = options.reason.as_ref().map(Label::to_string);
-    (revocation, Operator { name: Some(identity::of_operator()), reason })
+    Force { how, by: Operator { name: Some(identity::of_operator()), reason } }
 }
 
 /// Warns about a process whose hold was freed at once.

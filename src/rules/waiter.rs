@@ -7,9 +7,9 @@ use nix::sys::signal::Signal;
 
 use crate::rules::lease::renewed_with;
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder, Instant,
-    Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage,
-    View,
+    Answer, Asked, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder,
+    Instant, Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl,
+    UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -32,7 +32,18 @@ const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
 /// a proxy before it, does not let the waiter sleep.
-pub(crate) const SHORT_SLEEP: Duration = Duration::from_secs(1);
+const SHORT_SLEEP: Duration = Duration::from_secs(1);
+
+/// How long a new head waits for its grant before it asks for the new holder's deadline.
+const HEAD_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a waiter listens for another message before it asks, after a sleep of up to `at_most`.
+///
+/// A release wakes the new holder and the new head at once. The head's request can wait, so that it
+/// does not delay the new holder's claim. After a short command, the request is not needed.
+pub(crate) fn pause_of_a_head(is_head: bool, at_most: Duration) -> Option<Duration> {
+    is_head.then(|| at_most.min(HEAD_PAUSE))
+}
 
 /// How often a waiter for a lease of this length tells the server that it is alive.
 pub fn heartbeat(ttl: Duration) -> Duration {
@@ -104,6 +115,21 @@ pub enum WaitEvent {
     CutShort(Failure),
     /// Without a reply, the request expires on the server.
     Withdrawn(WaitEnd, Result<(), Failure>),
+}
+
+impl WaitEvent {
+    /// How a sleep has ended that began at this moment.
+    pub(crate) fn slept(
+        begun: Instant,
+        result: Result<Option<Asked>, Failure>,
+        now: Instant,
+    ) -> Self {
+        match result {
+            Ok(Some(Asked { sent, answer })) => Self::Answered { sent, answer: Ok(answer) },
+            Err(failure) if now < begun + SHORT_SLEEP => Self::CutShort(failure),
+            result => Self::Woken(result.map(drop)),
+        }
+    }
 }
 
 /// Something to report to the user.

@@ -35,17 +35,6 @@ pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Fail
     ready(None, Delivery::NotSent, interrupt, Instant::now() + time).map(|_| ())
 }
 
-/// How long a new head waits for its grant before it asks for the new holder's deadline.
-const HEAD_PAUSE: Duration = Duration::from_millis(10);
-
-/// How long a waiter listens for another message before it asks, after a sleep of up to `at_most`.
-///
-/// A release wakes the new holder and the new head at once. The head's request can wait, so that it
-/// does not delay the new holder's claim. After a short command, the request is not needed.
-pub(super) fn pause_of_a_head(is_head: bool, at_most: Duration) -> Option<Duration> {
-    is_head.then(|| at_most.min(HEAD_PAUSE))
-}
-
 /// Waits for the answer to a request that has been sent, as `ready` does.
 pub(super) fn answered(
     answer: &impl AsFd,

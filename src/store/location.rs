@@ -112,7 +112,7 @@ impl Location {
             Self::Cluster(servers) | Self::Quorum(servers) => {
                 servers.iter().any(Address::has_password)
             }
-            Self::Local(_) => false,
+            _ => false,
         }
     }
 
@@ -136,15 +136,15 @@ impl Location {
         sentinel_credentials: &Credentials,
         files: &TlsFiles,
     ) -> Result<Self, String> {
-        if let Self::Local(_) = self {
-            files.must_be_unused()?;
-        }
         let (servers, sentinels): (&mut [Address], &mut [Address]) = match &mut self {
             Self::Server(server) => (slice::from_mut(server), &mut []),
             Self::Sentinels(it) => (slice::from_mut(&mut it.master), &mut it.sentinels),
             Self::Cluster(servers) | Self::Quorum(servers) => (servers, &mut []),
-            Self::Local(_) => (&mut [], &mut []),
+            _ => (&mut [], &mut []),
         };
+        if servers.is_empty() {
+            files.must_be_unused()?;
+        }
         servers.iter_mut().try_for_each(|it| it.complete(credentials, files))?;
         sentinels.iter_mut().try_for_each(|it| it.complete(sentinel_credentials, files))?;
         Ok(self)

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Store;
-use super::local::Local;
+use super::cell::CellStore;
+use super::local::LocalPlace;
 use super::location::{Location, Sentinels};
 use super::quorum::Quorum;
 use super::server::{Cluster, Node, RedisStore, Sentinel};
@@ -32,7 +33,9 @@ impl Location {
                 Box::new(RedisStore::new(Cluster::new(nodes, io_timeout), 0, min_replicas))
             }
             Self::Quorum(servers) => Box::new(Quorum::new(servers, io_timeout, min_replicas)?),
-            Self::Local(directory) => Box::new(Local::new(directory.clone(), io_timeout)),
+            Self::Local(directory) => {
+                Box::new(CellStore::new(LocalPlace::new(directory.clone()), io_timeout))
+            }
         })
     }
 }

@@ -40,10 +40,10 @@ use member::{Member, MemberReply};
 use member_store::MemberStore;
 pub(super) use member_store::PROMOTED;
 
-use super::Interrupt;
 use super::blocking::received;
 use super::denial;
 use super::wire::{Address, Limit};
+use super::{Interrupt, NEVER};
 use crate::report::Diagnostic;
 use crate::rules::FailureKind::{Misconfigured, NotHere};
 use crate::rules::quorum::{Held, Votes, grace_until};
@@ -113,7 +113,7 @@ impl Quorum {
     fn ask<T: Send + 'static>(
         &mut self,
         skipped: &[usize],
-        request: impl Fn(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
+        request: impl Fn(&mut MemberStore) -> Result<T, Failure> + Clone + Send + 'static,
         enough: Option<fn(&Votes<T>) -> bool>,
         describe: impl Fn(&T) -> String,
         interrupt: Interrupt<'_>,
@@ -152,8 +152,7 @@ impl Quorum {
         request: impl Fn(&mut MemberStore) -> Result<T, Failure> + Clone + Send + 'static,
         describe: impl Fn(&T) -> String,
     ) -> Result<Votes<T>, Failure> {
-        let request = move |store: &mut MemberStore, _: Interrupt<'_>| request(store);
-        let votes = self.ask(&[], request, None, describe, None)?;
+        let votes = self.ask(&[], request, None, describe, NEVER)?;
         self.check_majority(&votes)?;
         Ok(votes)
     }

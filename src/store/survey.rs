@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use socket2::SockAddr;
 
-use super::Store;
+use super::cell::CellStore;
 use super::denial;
-use super::local::{Directory, Local, hazards};
+use super::local::{Directory, LocalPlace, hazards};
 use super::location::{Location, Sentinels};
 use super::quorum::PROMOTED;
 use super::server::cluster::{masters_in, slot_of};
 use super::server::scripts::keys;
 use super::server::{Node, Probe, RedisStore, facts, sentinel};
 use super::wire::{self, Address, Cmd, Limit};
+use super::{Filter, NEVER, Store};
 use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::waiter::heartbeat;
 use crate::rules::{
@@ -114,7 +115,7 @@ fn of_named(
 /// Asks each address of a host name which master it leads to. One that does not connect leads no
 /// client anywhere.
 fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration) {
-    let limit = Limit::new(timeout, None);
+    let limit = Limit::new(timeout, NEVER);
     let all = address.route.addresses(&address.endpoint, limit).unwrap_or_default();
     if all.len() < 2 {
         return;
@@ -164,10 +165,10 @@ fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec
             replica.failure = replica.failure.take().or(why);
             return replica;
         }
-        let limit = Limit::new(timeout, None);
+        let limit = Limit::new(timeout, NEVER);
         replica.certificates = wire::ending_certificates(&address, limit, CERTIFICATE_ENDS_SOON);
         compare_clock(&mut replica, "tell the time", || {
-            let time = wire::from_redis_value(node.ask(wire::cmd("TIME"), None)?);
+            let time = wire::from_redis_value(node.ask(wire::cmd("TIME"), NEVER)?);
             let (seconds, _): (u64, u64) = time.map_err(|_| node.unexpected_reply())?;
             Ok(ServerTime(seconds.saturating_mul(1_000)))
         });
@@ -227,7 +228,7 @@ fn of_server(
                 send(&mut server, "clean up", node, &[remove]);
             }
             // It has answered, so it may have made them.
-            Some(_) => drop(node.ask(remove, None)),
+            Some(_) => drop(node.ask(remove, NEVER)),
             None => {}
         }
         name_keys(&mut server, settings);
@@ -258,7 +259,7 @@ fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
     if server.failure.is_some() {
         return;
     }
-    let limit = || Limit::new(timeout, None);
+    let limit = || Limit::new(timeout, NEVER);
     let found = address.route.addresses(&address.endpoint, limit()).unwrap_or_default();
     server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
     let is_remote = server.addresses.iter().any(|address| !address.is_loopback());
@@ -317,7 +318,7 @@ fn of_service(
 ) -> Result<Masters, Failure> {
     let named = master.at(sentinel::ask(node, service)?);
     server.master = Some(named.to_string());
-    let all = named.route.addresses(&named.endpoint, Limit::new(node.io_timeout, None));
+    let all = named.route.addresses(&named.endpoint, Limit::new(node.io_timeout, NEVER));
     server.master_addresses = all.iter().flatten().filter_map(SockAddr::as_socket).collect();
     facts::of_service(node, server, service);
     Ok(vec![(named, ALL_SLOTS)])
@@ -325,7 +326,7 @@ fn of_service(
 
 /// The masters of a cluster, according to one node.
 fn of_cluster(node: &mut Node) -> Result<Masters, Failure> {
-    let reply = node.ask(wire::cmd("CLUSTER").arg("SLOTS").to_owned(), None)?;
+    let reply = node.ask(wire::cmd("CLUSTER").arg("SLOTS").to_owned(), NEVER)?;
     let masters = masters_in(&reply).ok_or_else(|| node.unexpected_reply())?;
     if masters.is_empty() {
         let what = format!("{} knows no master with hash slots", node.endpoint());
@@ -347,12 +348,13 @@ fn of_directory(directory: &Directory, settings: &ClientSettings) -> Server {
         }
         return server;
     }
-    let mut store = Local::new(directory.clone(), settings.io_timeout);
+    let mut store = CellStore::new(LocalPlace::new(directory.clone()), settings.io_timeout);
     if let Some(key) = free_key(settings, &[ALL_SLOTS]) {
         exercise(&mut server, &mut store, &key);
         step(&mut server, "list", || {
-            let one = Pattern::new(&Pattern::escape(key.as_str())).ok();
-            store.list(&settings.prefix, one.as_ref(), false).map(|_| ())
+            let pattern = Pattern::new(&Pattern::escape(key.as_str())).ok();
+            let prefix = settings.prefix.clone();
+            store.list(&Filter { prefix, pattern, with_free: false }).map(|_| ())
         });
         step(&mut server, "clean up", || directory.forget(&key));
     }
@@ -391,7 +393,7 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
     let waiter = Request { heartbeat, ..request() };
     let token = &hold.token;
     let mut is_held = false;
-    step(server, "acquire", || match store.acquire(&hold, None)? {
+    step(server, "acquire", || match store.acquire(&hold, NEVER)? {
         Answer::Granted { .. } => {
             is_held = true;
             Ok(())
@@ -403,12 +405,12 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
         return tokens;
     }
     step(server, "wait", || {
-        if let Answer::Queued { .. } = store.acquire(&waiter, None)? {
-            store.sleep(&waiter, SLEEP, None)?;
+        if let Answer::Queued { .. } = store.acquire(&waiter, NEVER)? {
+            store.sleep(&waiter, SLEEP, NEVER)?;
         }
-        store.leave(&waiter, None)
+        store.leave(&waiter, NEVER)
     });
-    step(server, "renew", || match store.renew(key, token, Some(ttl), None)? {
+    step(server, "renew", || match store.renew(key, token, Some(ttl), NEVER)? {
         Renewal::NotHeld(why) => {
             Err(Failure::unavailable(format!("a new hold {why}"), "check the server"))
         }
@@ -451,7 +453,7 @@ fn step(server: &mut Server, name: &'static str, act: impl FnOnce() -> Result<()
 
 /// Times a step that sends these commands.
 fn send(server: &mut Server, name: &'static str, node: &mut Node, commands: &[Cmd]) {
-    let mut asked = commands.iter().map(|command| node.ask(command.clone(), None));
+    let mut asked = commands.iter().map(|command| node.ask(command.clone(), NEVER));
     step(server, name, || Ok(asked.try_for_each(|reply| reply.map(drop))?));
 }
 

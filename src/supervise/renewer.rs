@@ -12,7 +12,7 @@ use crate::rules::{Instant, Key, Lease, Token, show};
 use crate::store::Store;
 use crate::system::channel::Sender;
 use crate::system::clock::Alarm;
-use crate::system::poll::{Interrupter, Want, ready};
+use crate::system::poll::{NEVER, Want, ready};
 use crate::system::wakeup::Wakeup;
 
 /// The hold under which a command runs.
@@ -66,8 +66,7 @@ impl Renewer {
             let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
             self.sender.send_quietly(Event::Asking(sent));
-            let end = Interrupter::from(self.wakeups.end.as_fd());
-            let end = Some(end.before(Some(schedule.last_attempt())));
+            let end = NEVER.or(self.wakeups.end.as_fd()).before(Some(schedule.last_attempt()));
             let answer = store.renew(key, token, Some(schedule.ttl()), end);
             let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
             self.sender.send(event.clone());

@@ -38,17 +38,23 @@ pub(crate) struct Completion {
     pub(crate) lease: Lease,
 }
 
+/// A command, and the hold under which it runs.
+pub(crate) struct Guarded<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) inherited: Inherited,
+    pub(crate) hold: RenewableHold,
+    pub(crate) loss_policy: LossPolicy,
+}
+
 /// Runs the command to its end, renews the lease meanwhile and passes signals on. Returns the store
 /// for the release. An error means that the command was never started.
 pub(crate) fn run(
-    command: &Command,
-    hold: RenewableHold,
-    loss_policy: LossPolicy,
+    guarded: Guarded<'_>,
     store: Box<dyn Store>,
     signals: &mut Signals,
-    inherited: Inherited,
     report: &Report,
 ) -> (Box<dyn Store>, Result<Completion, Error>) {
+    let Guarded { command, inherited, hold, loss_policy } = guarded;
     let token = hold.token.clone();
     let mut upkeep = match Upkeep::prepare(hold, loss_policy, report) {
         Ok(upkeep) => upkeep,

@@ -20,38 +20,36 @@ pub(crate) enum Want {
     Write,
 }
 
-/// What may cut a wait short; `None` if nothing does.
-pub type Interrupt<'a> = Option<Interrupter<'a>>;
-
-/// Cuts a wait short when one of these becomes readable, or at a moment.
-#[derive(Clone, Copy, Default)]
-pub struct Interrupter<'a> {
+/// What may cut a wait short: that one of these becomes readable, or a moment.
+#[derive(Clone, Copy)]
+pub struct Interrupt<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
-    at: Option<Instant>,
+    pub(crate) at: Option<Instant>,
     /// The last attempt at what is interrupted, for which this one leaves time.
     pub(crate) last_attempt: Option<LastAttempt>,
 }
 
-impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
-    fn from(stop: BorrowedFd<'a>) -> Self {
-        Self::either(stop, None)
-    }
-}
+/// What cuts nothing short.
+pub const NEVER: Interrupt<'static> = Interrupt { stops: [None; 2], at: None, last_attempt: None };
 
-impl<'a> Interrupter<'a> {
-    /// Whichever of the two becomes readable first.
-    pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other], ..Self::default() }
+impl<'a> Interrupt<'a> {
+    /// The same, or that this descriptor becomes readable, unless there are two already.
+    pub(crate) fn or(self, stop: impl Into<Option<BorrowedFd<'a>>>) -> Self {
+        let stops = match self.stops {
+            [None, other] => [stop.into(), other],
+            [one, other] => [one, other.or(stop.into())],
+        };
+        Self { stops, ..self }
     }
 
     /// The same, or this moment if it comes first.
-    pub(crate) fn or_at(self, moment: Option<Instant>) -> Self {
-        Self { at: moment.into_iter().chain(self.at).min(), ..self }
+    pub(crate) fn or_at(self, moment: impl Into<Option<Instant>>) -> Self {
+        Self { at: moment.into().into_iter().chain(self.at).min(), ..self }
     }
 
-    /// The moment, and the same without it.
-    pub(crate) fn split(self) -> (Option<Instant>, Self) {
-        (self.at, Self { at: None, ..self })
+    /// Whether the moment has come.
+    pub(crate) fn is_over(self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
     }
 
     /// The same, for an attempt that may precede this one.
@@ -75,13 +73,13 @@ pub(crate) fn wait<'a>(
     interrupt: Interrupt<'a>,
     until: impl Into<Option<Instant>>,
 ) -> io::Result<Woken> {
-    let Interrupter { stops, at, .. } = interrupt.unwrap_or_default();
+    let Interrupt { stops, at, .. } = interrupt;
     let stops: Vec<_> = stops.into_iter().flatten().map(|stop| (stop, Want::Read)).collect();
     let stop_count = stops.len();
     let until = until.into().into_iter().chain(at).min();
     let are_ready = poll(stops.into_iter().chain(wanted), until)?;
     Ok(match are_ready.iter().position(|is_ready| *is_ready) {
-        _ if at.is_some_and(|at| at <= Instant::now()) => Woken::Interrupted,
+        _ if interrupt.is_over() => Woken::Interrupted,
         Some(first) if first < stop_count => Woken::Interrupted,
         Some(_) => Woken::Ready,
         None => Woken::TimedOut,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::unistd::{getpgrp, tcgetpgrp};
 
 use crate::rules::{Instant, View, show};
-use crate::system::poll::{Want, Woken, is_ready, wait, write_ready};
+use crate::system::poll::{NEVER, Want, Woken, is_ready, wait, write_ready};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 use crate::text::{Line, columns, cut};
@@ -51,7 +51,7 @@ impl Live {
                 }
                 // Stop on an error too, or this loops forever.
                 let next = Instant::now() + EVERY;
-                if !matches!(wait(None, Some(stop.as_fd().into()), next), Ok(Woken::TimedOut)) {
+                if !matches!(wait(None, NEVER.or(stop.as_fd()), next), Ok(Woken::TimedOut)) {
                     return;
                 }
             }

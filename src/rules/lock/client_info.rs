@@ -21,14 +21,14 @@ const LONGEST_NAME: usize = 255;
 pub struct Label(String);
 
 impl Label {
-    const LONGEST: usize = 1000;
+    const LONGEST_LABEL: usize = 1000;
 }
 
 impl FromStr for Label {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(printable(at_most(Self::LONGEST, &masked(text)))))
+        Ok(Self(printable(at_most(Self::LONGEST_LABEL, &masked(text)))))
     }
 }
 

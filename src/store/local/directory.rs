@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 
 use super::failure;
 use super::folder::Folder;
-use super::names::{GUARD, LONGEST, STATE, decoded, encoded, hidden, hidden_as};
+use super::names::{GUARD, LONGEST_ENCODED, STATE, decoded, encoded, hidden, hidden_as};
 use crate::report::plain;
 use crate::rules::{Failure, Instant, Key, NAME_ANOTHER, UserMessage};
 use crate::system::rights;
@@ -199,7 +199,7 @@ impl Directory {
     /// Where the files of a lock are. Creates the directory if `may_create`; `None` if it is missing.
     pub(super) fn paths(&self, key: &Key, may_create: bool) -> Result<Option<LockPaths>, Failure> {
         let name = encoded(key.as_str());
-        if name.len() > LONGEST {
+        if name.len() > LONGEST_ENCODED {
             let what = "name and prefix are too long for a file name";
             return Err(Failure::misconfigured(what, "use a shorter name"));
         }

@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::FileStat;
@@ -21,8 +20,9 @@ use super::folder::{is_file, not_a_file};
 use super::locking::LockedFile;
 use super::{locking, temp_file};
 use crate::rules::model::Lock;
-use crate::rules::{Failure, Key, View};
-use crate::system::poll::Interrupt;
+use crate::rules::{Failure, Key};
+use crate::store::cell::Access;
+use crate::store::wire::Limit;
 
 /// The content of a guard, for users who open it.
 const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the lock.\n";
@@ -39,16 +39,6 @@ pub(super) struct LockFile {
     pub(super) lock: Lock,
 }
 
-/// What a state is opened for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Only to read it.
-    Inspect,
-    Change,
-    /// To change it, and to create it if it is missing.
-    Create,
-}
-
 /// What a copy contains, as JSON.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
@@ -62,17 +52,15 @@ impl LockFile {
     pub(super) fn open(
         directory: &Directory,
         key: &Key,
-        purpose: Access,
+        access: Access<'_>,
         clock: &Clock,
-        patience: Duration,
-        interrupt: Interrupt<'_>,
+        limit: Limit<'_>,
     ) -> Result<Option<Self>, Failure> {
-        let may_create = purpose == Access::Create;
+        let may_create = matches!(access, Access::Ask(_));
         let Some(paths) = directory.paths(key, may_create)? else { return Ok(None) };
-        let is_inspected = purpose == Access::Inspect;
-        let access = if is_inspected { OFlag::O_RDONLY } else { OFlag::O_RDWR };
+        let flag = if access == Access::Inspect { OFlag::O_RDONLY } else { OFlag::O_RDWR };
         let (locked, status) = loop {
-            if let Some(locked) = locking::lock(&paths, access, patience, interrupt)? {
+            if let Some(locked) = locking::lock(&paths, flag, limit)? {
                 break locked;
             }
             if !may_create {
@@ -147,11 +135,6 @@ impl LockFile {
     /// The time for the lock, in milliseconds since the epoch.
     pub(super) fn now(&self) -> u64 {
         self.timeline.now
-    }
-
-    /// The lock as users see it.
-    pub(super) fn inspect(&self) -> View {
-        self.lock.inspect(self.now())
     }
 
     /// Writes the lock as the new state, in one step, and unlocks the file. Returns the tokens of

@@ -17,7 +17,6 @@ use crate::store::blocking::{pause, received};
 use crate::store::denial;
 use crate::store::wire::{Limit, note_answer};
 use crate::system::channel::Receiver;
-use crate::system::poll::Interrupt;
 use crate::system::thread;
 
 /// A file that this process has locked, until this is dropped.
@@ -64,7 +63,7 @@ impl Drop for WaitingTurn {
     }
 }
 
-/// Opens the state of a lock, and waits for up to `patience` to lock it; `None` if it is missing.
+/// Opens the state of a lock, and waits to lock it within the limit; `None` if it is missing.
 ///
 /// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
 /// thread waits. If this gives up, the thread is abandoned, and unlocks the file at once when it
@@ -72,10 +71,8 @@ impl Drop for WaitingTurn {
 pub(super) fn lock(
     paths: &LockPaths,
     access: OFlag,
-    patience: Duration,
-    interrupt: Interrupt<'_>,
+    limit: Limit<'_>,
 ) -> Result<Option<Locked>, Failure> {
-    let limit = Limit::new(patience, interrupt);
     let mut why = busy();
     let locking = loop {
         match lock_current(paths, access, FlockOperation::NonBlockingLockExclusive) {

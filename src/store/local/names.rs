@@ -48,7 +48,7 @@ pub(super) fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
 }
 
 /// The longest encoded key: file systems allow names of 255 bytes.
-pub(super) const LONGEST: usize = 255 - ".".len() - STATE.len();
+pub(super) const LONGEST_ENCODED: usize = 255 - ".".len() - STATE.len();
 
 /// Encodes a key as a file name: all ASCII characters but letters, digits and `-_:.@` become `%XX`,
 /// and so does a leading dot.

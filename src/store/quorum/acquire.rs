@@ -84,7 +84,7 @@ impl Quorum {
             // Only a sleep ends like this, and this is an attempt.
             Ok(AttemptEnd::Woken) => Err(Failure::interrupted(Delivery::Pending)),
             // The members have had all the time that there is.
-            Err(failure) if failure.kind == Interrupted && is_over(interrupt) => {
+            Err(failure) if failure.kind == Interrupted && interrupt.is_over() => {
                 let useful = attempt.acquisition.votes().count(|()| true);
                 Err(self.too_few_for(&attempt, useful))
             }
@@ -230,11 +230,6 @@ impl Quorum {
     }
 }
 
-/// Whether the moment of the interrupt has come.
-fn is_over(interrupt: Interrupt<'_>) -> bool {
-    interrupt.and_then(|it| it.split().0).is_some_and(|at| at <= Instant::now())
-}
-
 fn send(
     member: &Member,
     sent: Outgoing,
@@ -246,12 +241,12 @@ fn send(
     // Numbered in the order of the decisions, whenever the members carry them out: two members may
     // be the same server.
     let attempt = attempt_number();
-    member.ask(number, replies, move |store, interrupt| {
+    member.ask(number, replies, move |store| {
         let reply = match what {
-            MemberRequest::Ask(op) => ask(store, &request, op, attempt, interrupt),
+            MemberRequest::Ask(op) => ask(store, &request, op, attempt),
             MemberRequest::Listen(at_most) => {
                 let is_possible = |it: &Nomination| (Fence(1)..TOO_LARGE).contains(&it.fence);
-                let heard = store.hear_nomination(&request, at_most, interrupt);
+                let heard = store.hear_nomination(&request, at_most);
                 heard.map(|nominated| MemberAnswer::Heard(nominated.filter(is_possible)))
             }
         };
@@ -270,10 +265,9 @@ fn ask(
     request: &Request,
     op: QuorumOp,
     attempt: u64,
-    interrupt: Interrupt<'_>,
 ) -> Result<MemberAnswer, Failure> {
     let reply = repeated(attempt, store.patience(), |attempt| {
-        Ok(match store.vote(request, op, attempt, interrupt)? {
+        Ok(match store.vote(request, op, attempt)? {
             Continue(proposal) => Some(MemberAnswer::Proposed(proposal)),
             Break(Verdict::Answer(answer)) => Some(MemberAnswer::Answer(answer)),
             Break(Verdict::AheadOfClock { ahead, now }) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use socket2::SockAddr;
 
 use crate::rules::Failure;
+use crate::store::NEVER;
 use crate::store::wire::{Address, Endpoint, Limit};
 use crate::system::thread;
 
@@ -58,7 +59,7 @@ fn found((server, lookup): (&Address, Option<JoinHandle<Vec<SockAddr>>>)) -> Vec
 }
 
 fn addresses_of(server: &Address, timeout: Duration) -> Vec<SockAddr> {
-    let found = server.route.addresses(&server.endpoint, Limit::new(timeout, None));
+    let found = server.route.addresses(&server.endpoint, Limit::new(timeout, NEVER));
     let canonical = |it: SockAddr| match it.as_socket() {
         Some(tcp) => SocketAddr::new(tcp.ip().to_canonical(), tcp.port()).into(),
         None => it,

@@ -2,7 +2,6 @@
 //! no member waits for another.
 
 use std::cell::RefCell;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -13,9 +12,9 @@ use super::member_store::MemberStore;
 use crate::report::Diagnostic;
 use crate::rules::Failure;
 use crate::rules::servers::Run;
+use crate::store::Store;
 use crate::store::server::{Node, Probe, RedisStore};
 use crate::store::wire::Address;
-use crate::store::{Interrupt, Store};
 use crate::system::channel::Sender;
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
@@ -82,17 +81,16 @@ impl Member {
         self.withdrawals.borrow().iter().for_each(Wakeup::wake);
     }
 
-    /// Queues a request, whose result goes to `replies`. The request gets a descriptor that
-    /// becomes readable when it is withdrawn.
+    /// Queues a request, whose result goes to `replies`. If it is withdrawn, that interrupts it.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         number: usize,
         replies: &Sender<MemberReply<T>>,
-        request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> T + Send + 'static,
+        request: impl FnOnce(&mut MemberStore) -> T + Send + 'static,
     ) {
         let (replies, run) = (replies.clone(), Arc::clone(&self.run));
-        self.queue(move |store, unfinished, interrupt| {
-            let answer = request(store, interrupt);
+        self.queue(move |store, unfinished| {
+            let answer = request(store);
             if let Ok(mut run) = run.lock() {
                 run.clone_from(&store.topology.run);
             }
@@ -107,7 +105,7 @@ impl Member {
     /// server that does not answer.
     pub(super) fn post(&self, act: impl FnOnce(&mut MemberStore) + Send + 'static) {
         self.withdraw();
-        self.queue(move |store, unfinished, _| {
+        self.queue(move |store, unfinished| {
             // The end of the process does not cut it short.
             store.topology.withdrawal = None;
             act(store);
@@ -115,10 +113,7 @@ impl Member {
         });
     }
 
-    fn queue(
-        &self,
-        act: impl FnOnce(&mut MemberStore, &AtomicUsize, Interrupt<'_>) + Send + 'static,
-    ) {
+    fn queue(&self, act: impl FnOnce(&mut MemberStore, &AtomicUsize) + Send + 'static) {
         let mut withdrawals = self.withdrawals.borrow_mut();
         if !self.is_busy() {
             withdrawals.clear();
@@ -129,9 +124,8 @@ impl Member {
         let (unfinished, idle) = (Arc::clone(&self.unfinished), self.idle.clone());
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
-            store.topology.withdrawal.clone_from(&withdrawal);
-            let interrupt = withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
-            act(store, &unfinished, interrupt);
+            store.topology.withdrawal = withdrawal;
+            act(store, &unfinished);
             idle.wake();
         });
         // The thread ends only when this sender is dropped, so it receives everything.

@@ -7,7 +7,7 @@ use super::reply;
 use crate::rules::quorum::{Nomination, QuorumOp, Vote};
 use crate::rules::servers::Run;
 use crate::rules::{Answer, Failure, Key, Outcome, Request, Ticket, Token, Verdict};
-use crate::store::Interrupt;
+use crate::store::NEVER;
 use crate::store::server::topology::Topology;
 use crate::store::server::{Node, RedisStore, scripts};
 use crate::store::wire::Value;
@@ -20,13 +20,7 @@ pub(super) type MemberStore = RedisStore<Node>;
 
 impl<T: Topology> RedisStore<T> {
     /// Asks for a place, or for a hold. A grant counts once enough replicas have confirmed it.
-    pub fn vote(
-        &mut self,
-        request: &Request,
-        op: QuorumOp,
-        attempt: u64,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Vote, Failure> {
+    pub fn vote(&mut self, request: &Request, op: QuorumOp, attempt: u64) -> Result<Vote, Failure> {
         let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
         let (ticket, held) = match op {
             QuorumOp::Propose(ticket) => (number(ticket), None),
@@ -39,14 +33,14 @@ impl<T: Topology> RedisStore<T> {
             let slot = slot.map_or(String::new(), |slot| slot.to_string());
             call = call.with(fence).with(slot).confirmed_by(self.min_replicas);
         }
-        let reply = self.run(&call, reply::vote, interrupt)?;
+        let reply = self.run(&call, reply::vote, NEVER)?;
         reply.confirmed(|vote| matches!(vote, Break(Verdict::Answer(Answer::Granted { .. }))))
     }
 
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
     pub(super) fn post_release(&mut self, key: &Key, token: &Token, outcome: Outcome) {
         // What cannot be sent lapses with the lease.
-        let _ = self.topology.run(&self.release_call(key, token, outcome).no_reply(), None);
+        let _ = self.topology.run(&self.release_call(key, token, outcome).no_reply(), NEVER);
     }
 
     /// Sleeps like `Store::sleep`. Returns the nomination, if that ended the sleep.
@@ -54,9 +48,8 @@ impl<T: Topology> RedisStore<T> {
         &mut self,
         request: &Request,
         at_most: Duration,
-        interrupt: Interrupt<'_>,
     ) -> Result<Option<Nomination>, Failure> {
-        Ok(match self.hear(request, at_most, interrupt)? {
+        Ok(match self.hear(request, at_most, NEVER)? {
             Some(Value::BulkString(text)) => reply::nomination(&text),
             _ => None,
         })

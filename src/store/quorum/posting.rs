@@ -9,7 +9,7 @@ use super::{Granted, Quorum};
 use crate::rules::quorum::QuorumOp;
 use crate::rules::{Instant, Request, Token, Ttl, Verdict};
 use crate::store::blocking::answered;
-use crate::store::{Interrupt, Store, attempt_number, repeated};
+use crate::store::{Interrupt, NEVER, Store, attempt_number, repeated};
 use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their
@@ -46,10 +46,10 @@ impl Quorum {
         let Ok((reply_sender, _)) = channel() else { return };
         for &number in lost {
             let request = request.clone();
-            self.members[number].ask(number, &reply_sender, move |store, _| {
+            self.members[number].ask(number, &reply_sender, move |store| {
                 let timeout = store.patience();
                 repeated(attempt_number(), timeout, |attempt| {
-                    let vote = store.vote(&request, restore, attempt, None)?;
+                    let vote = store.vote(&request, restore, attempt)?;
                     Ok((vote != Break(Verdict::Again)).then_some(()))
                 })
             });
@@ -72,9 +72,9 @@ impl Drop for Quorum {
     /// Gives members the time to send their last requests, without awaiting the replies.
     fn drop(&mut self) {
         if self.has_written {
-            self.await_idle(LAST_REPLIES, None);
+            self.await_idle(LAST_REPLIES, NEVER);
             self.members.iter().for_each(Member::withdraw);
-            self.await_idle(FAREWELL, None);
+            self.await_idle(FAREWELL, NEVER);
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::rules::quorum::{
     is_release_decided, is_renewal_decided, merge, merge_listings,
 };
 use crate::rules::{
-    Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Operator, Outcome, Pattern, Prefix,
-    Release, Removal, Renewal, Request, Revocation, Token, Ttl, UserMessage, View,
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Outcome, Prefix, Release, Removal,
+    Renewal, Request, Token, Ttl, UserMessage, View,
 };
-use crate::store::{Interrupt, Store};
+use crate::store::{Filter, Force, Interrupt, NEVER, Store};
 
 impl Store for Quorum {
     fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
@@ -48,16 +48,13 @@ impl Store for Quorum {
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
         let can_restore = self.granted.is_some();
-        let last = interrupt.and_then(|it| it.last_attempt);
+        let last = interrupt.last_attempt;
         // The last attempt follows what they are busy with.
         let is_last = last.is_some_and(|last| last.at <= Instant::now());
         let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
             &skipped,
-            move |store, withdrawal| {
-                let withdrawal = withdrawal.map(|withdrawal| withdrawal.before(last));
-                store.renew(&key, &its_token, ttl, withdrawal)
-            },
+            move |store| store.renew(&key, &its_token, ttl, NEVER.before(last)),
             (!can_restore).then_some(is_renewal_decided),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
@@ -109,14 +106,14 @@ impl Store for Quorum {
         });
         let votes = self.ask(
             &posted,
-            move |store, _| store.release(&key, &its_token, outcome),
+            move |store| store.release(&key, &its_token, outcome),
             Some(is_release_decided),
             |release| match release {
                 Release::Released => "released".into(),
                 Release::NotHeld(why) => format!("not held: the lock {why}"),
                 Release::Unknown => "already released, or not held".into(),
             },
-            None,
+            NEVER,
         )?;
         let before = self.maybe_released.take().is_some_and(|released| released == *token);
         match decide_release(&votes, before) {
@@ -139,7 +136,7 @@ impl Store for Quorum {
         self.await_idle(FAREWELL, interrupt);
         let posted = self.post_if_busy(leaving(request));
         let request = request.clone();
-        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request, None);
+        let leave = move |store: &mut MemberStore| store.leave(&request, NEVER);
         let left = |(): &()| "request withdrawn".into();
         let votes = self.ask(&posted, leave, None, left, interrupt)?;
         self.check_majority(&votes)
@@ -150,24 +147,18 @@ impl Store for Quorum {
         self.members.iter().for_each(|member| member.post(leaving(request)));
     }
 
-    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure> {
         self.has_written = true;
-        let (key, by) = (key.clone(), by.clone());
-        let revoke = move |store: &mut MemberStore| store.revoke(&key, how, &by);
+        let (key, force) = (key.clone(), force.clone());
+        let revoke = move |store: &mut MemberStore| store.revoke(&key, &force);
         let votes = self.ask_all(revoke, View::to_string)?;
         Ok(self.merged(votes))
     }
 
-    fn remove(
-        &mut self,
-        key: &Key,
-        id: &Id,
-        how: Revocation,
-        by: &Operator,
-    ) -> Result<Removal, Failure> {
+    fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure> {
         self.has_written = true;
-        let (key, id, by) = (key.clone(), id.clone(), by.clone());
-        let remove = move |store: &mut MemberStore| store.remove(&key, &id, how, &by);
+        let (key, id, force) = (key.clone(), id.clone(), force.clone());
+        let remove = move |store: &mut MemberStore| store.remove(&key, &id, &force);
         let describe = |removal: &Removal| match removal {
             Removal::Revoked(holder, _) => format!("revoked {}", holder.client),
             Removal::Removed(waiter, _) => format!("removed {} from the queue", waiter.client),
@@ -184,15 +175,10 @@ impl Store for Quorum {
         Ok(self.merged(votes))
     }
 
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        with_free: bool,
-    ) -> Result<Listing, Failure> {
-        let (prefix, pattern) = (prefix.clone(), pattern.cloned());
+    fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
+        let (filter, with_free) = (filter.clone(), filter.with_free);
         let list = move |store: &mut MemberStore| {
-            let mut listing = store.list(&prefix, pattern.as_ref(), with_free)?;
+            let mut listing = store.list(&filter)?;
             listing.failures.pop().map_or(Ok(listing.locks), Err)
         };
         let votes = self.ask_all(list, |locks| format!("locks: {}", locks.len()))?;
@@ -231,8 +217,8 @@ impl Quorum {
         request: impl Fn(&mut MemberStore) -> Vec<T> + Clone + Send + 'static,
         describe: impl Fn(&Vec<T>) -> String,
     ) -> Vec<T> {
-        let request = move |store: &mut MemberStore, _: Interrupt<'_>| Ok(request(store));
-        let votes = self.ask(&self.busy(), request, None, describe, None);
+        let request = move |store: &mut MemberStore| Ok(request(store));
+        let votes = self.ask(&self.busy(), request, None, describe, NEVER);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 

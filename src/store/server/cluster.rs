@@ -12,9 +12,9 @@ use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{BackOff, Delivery, Failure, Instant, Key};
-use crate::store::Interrupt;
 use crate::store::blocking::pause;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
+use crate::store::{Interrupt, NEVER};
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
@@ -88,7 +88,7 @@ impl Cluster {
         others.retain(|(index, _)| absent.iter().all(|(node, _)| node != index));
         // A node that refuses to answer is there, and its refusal is what the user must know.
         let is_there =
-            |node: &mut Node| match node.ask(wire::cmd("PING"), None).map_err(Failure::from) {
+            |node: &mut Node| match node.ask(wire::cmd("PING"), NEVER).map_err(Failure::from) {
                 Err(failure) if failure.is_transient() => Err(failure),
                 _ => Ok(()),
             };
@@ -183,7 +183,7 @@ impl Cluster {
 
     /// The masters that the first node to answer names.
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
-        let limit = Limit::new(self.io_timeout, None);
+        let limit = Limit::new(self.io_timeout, NEVER);
         let answer = first("node", self.others(), ask_for_masters, &mut self.diagnostics, limit);
         let (index, node, masters) = answer.map_err(Failure::worst)?;
         self.nodes[index] = node;
@@ -193,7 +193,7 @@ impl Cluster {
 
 /// Where all masters listen, according to one node.
 fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
-    let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
+    let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), NEVER)?;
     // By the specification, a cluster has at most 1000.
     let masters = masters_in(&slots).filter(|masters| {
         masters.iter().map(|(_, host, port)| (host, port)).collect::<BTreeSet<_>>().len() <= 1_000

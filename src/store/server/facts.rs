@@ -3,6 +3,7 @@
 use super::node::Node;
 use crate::rules::Failure;
 use crate::rules::servers::{Facts, Role, Server, evicts_locks};
+use crate::store::NEVER;
 use crate::store::wire::{self, Cmd, Value, from_redis_value};
 
 /// Facts that INFO does not tell on all servers, and the settings that do.
@@ -75,7 +76,7 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
     if server.failure.is_some() {
         return None;
     }
-    let answer = node.ask(question, None).map_err(Failure::from);
+    let answer = node.ask(question, NEVER).map_err(Failure::from);
     let silent = answer.as_ref().err().filter(|it| it.is_unreachable());
     server.failure = silent.map(|failure| failure.fault.clone());
     server.failure.is_none().then_some(answer)
@@ -85,7 +86,7 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
 /// this user may not run INFO.
 pub(super) fn eviction(node: &mut Node) -> Option<String> {
     let mut facts = Facts::default();
-    let answer = node.ask(wire::cmd("INFO").arg("memory").to_owned(), None).ok()?;
+    let answer = node.ask(wire::cmd("INFO").arg("memory").to_owned(), NEVER).ok()?;
     facts.read(&from_redis_value::<String>(answer).ok()?);
     let problem = evicts_locks(&facts)?;
     Some(format!("{} {problem}; set maxmemory-policy noeviction", node.endpoint()))

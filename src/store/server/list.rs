@@ -7,10 +7,10 @@ use super::scripts::{self, Call};
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{
-    Failure, FailureKind, Instant, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
+    Failure, FailureKind, Instant, Key, Listing, Name, Prefix, State, UserMessage, View,
 };
 use crate::store::wire::{self, OVERHEAD, Value};
-use crate::system::poll::{Interrupt, Interrupter};
+use crate::store::{Filter, Interrupt, NEVER};
 
 /// How many keys one SCAN examines, which blocks the server for one or two milliseconds.
 const SCAN_COUNT: usize = 1_000;
@@ -29,19 +29,17 @@ const PROBES: u32 = 32;
 /// How much memory one list of locks may take, in MiB, including the JSON that shows them.
 const MOST_MEMORY: usize = 32;
 
-/// The locks under a prefix that are not free, or all `with_free`, sorted by name. A server that
-/// does not answer does not hide the locks of the others.
+/// The locks that pass a filter, sorted by name. A server that does not answer does not hide the
+/// locks of the others.
 pub(super) fn list(
     topology: &mut impl Topology,
     database: u32,
-    prefix: &Prefix,
-    pattern: Option<&Pattern>,
-    with_free: bool,
+    filter: &Filter,
 ) -> Result<Listing, Failure> {
     let (mut listing, mut room) = (Listing::default(), MOST_MEMORY * 1024 * 1024);
     let call = |name: &Name| {
-        let key = Key::new(prefix, name);
-        let history = if with_free { "1" } else { "" };
+        let key = Key::new(&filter.prefix, name);
+        let history = if filter.with_free { "1" } else { "" };
         Call::new(scripts::INSPECT, &key, None, database).with(history).with(0)
     };
     let probes: Vec<Name> =
@@ -57,7 +55,7 @@ pub(super) fn list(
     for node in masters {
         let listed = once_more(|| {
             // A server that requires a password answers this, but closes the connection at a script.
-            let names = names(node, prefix, pattern, with_free, &mut room)?;
+            let names = names(node, filter, &mut room)?;
             has_all(node, probes.iter().map(&call).collect(), is_alone)?;
             if is_alone {
                 is_current(node)?;
@@ -72,7 +70,7 @@ pub(super) fn list(
     }
     let failures = std::mem::take(&mut listing.failures).into_iter();
     listing.failures = failures.map(|failure| topology.explain(failure)).collect();
-    let is_listed = |view: &View| with_free || view.state != State::Free;
+    let is_listed = |view: &View| filter.with_free || view.state != State::Free;
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, is_listed));
     listing.locks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     Ok(listing)
@@ -91,7 +89,7 @@ fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Fai
 
 /// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
 pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
-    let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), None);
+    let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER);
     let replication = match information.map_err(Refusal::of_question) {
         Err(failure) if failure.kind == FailureKind::Misconfigured => {
             let doubt = "so rlock cannot tell whether its master is missing";
@@ -115,26 +113,19 @@ fn once_more<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failur
     }
 }
 
-/// The names of the locks that may not be free, or of all `with_free`, each once. A held lock has a
-/// guard, which is the only string among its keys. A free lock has a state, the only hash, while it
-/// is remembered.
-fn names(
-    node: &mut Node,
-    prefix: &Prefix,
-    pattern: Option<&Pattern>,
-    with_free: bool,
-    room: &mut usize,
-) -> Result<Vec<Name>, Failure> {
-    let keys = Key::pattern(prefix);
+/// The names of the locks that may pass a filter, each once. A held lock has a guard, which is the
+/// only string among its keys. A free lock has a state, the only hash, while it is remembered.
+fn names(node: &mut Node, filter: &Filter, room: &mut usize) -> Result<Vec<Name>, Failure> {
+    let keys = Key::pattern(&filter.prefix);
     let mut wanted = vec![(keys.as_str().to_owned(), "string")];
-    wanted.extend(with_free.then(|| (keys.side("state"), "hash")));
+    wanted.extend(filter.with_free.then(|| (keys.side("state"), "hash")));
     let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     for _ in 0..MAX_PAGES {
         let Some((glob, kind)) = wanted.last() else { return Ok(names) };
-        let (page, next) = page(node, glob, kind, &cursor, None)?;
+        let (page, next) = page(node, glob, kind, &cursor, NEVER)?;
         let is_last = next == b"0";
         for name in page {
-            if pattern.is_none_or(|pattern| pattern.matches(name.as_str())) {
+            if filter.passes(&name) {
                 take(room, OVERHEAD + 3 * name.as_str().len(), node)?;
                 names.push(name);
             }
@@ -154,7 +145,7 @@ fn names(
 /// The names of remembered locks that the server finds until this moment.
 pub(super) fn names_until(node: &mut Node, prefix: &Prefix, until: Instant) -> Vec<Name> {
     let glob = Key::pattern(prefix).side("state");
-    let stop = Some(Interrupter::default().or_at(Some(until)));
+    let stop = NEVER.or_at(until);
     let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     while Instant::now() < until
         && let Ok((page, next)) = page(node, &glob, "hash", &cursor, stop)

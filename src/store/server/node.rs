@@ -4,6 +4,7 @@ pub mod handshake;
 mod link;
 mod promotion;
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 pub use handshake::Probe;
@@ -15,8 +16,8 @@ use super::scripts::Call;
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
 use crate::rules::{Failure, FailureKind, UserMessage};
-use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
+use crate::store::{Interrupt, NEVER};
 use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may at least return: the server checks for
@@ -38,7 +39,7 @@ pub struct Node {
     promoted: Option<Promoted>,
     /// Whether any request may have reached the server.
     pub(in crate::store) has_sent: bool,
-    /// Interrupts every request that has no interrupt.
+    /// Interrupts every request.
     pub(in crate::store) withdrawal: Option<Wakeup>,
     /// What the server has reported about itself.
     pub(super) diagnostics: Vec<Diagnostic>,
@@ -129,7 +130,7 @@ impl Node {
             let rest = rest.iter().map(|call| call.command(false, read_only));
             [first].into_iter().chain(rest).collect()
         };
-        let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
+        let (replies, _) = self.run_known_or_not(first, commands, 0, NEVER)?;
         self.unanswered = false;
         let result = |(call, reply)| match reply {
             Value::ServerError(error) => Err(self.refused(&error, Some(call))),
@@ -195,7 +196,7 @@ impl Node {
             () => PipelineKind::Ordinary,
         };
         // Without a reply, or if it is late, nobody learns that the hash is unknown.
-        let may_be_late = call.is_undo() && interrupt.is_some_and(|it| it.split().0.is_some());
+        let may_be_late = call.is_undo() && interrupt.at.is_some();
         let is_blind =
             call.expects_no_reply || may_be_late || !self.unanswered_elsewhere.is_empty();
         let (mut repeated, mut as_source) = (false, self.unanswered || is_blind);
@@ -256,6 +257,8 @@ impl Node {
         }
         // The server has the I/O timeout to answer once the sleep is over.
         let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
+        let withdrawal = self.withdrawal.clone();
+        let interrupt = interrupt.or(withdrawal.as_ref().map(Wakeup::as_fd));
         let limit = Limit::of_replies(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {

@@ -9,14 +9,16 @@ use super::topology::Topology;
 use super::{facts, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
+use crate::rules::waiter::pause_of_a_head;
 use crate::rules::{
     Answer, Asked, Failure, FailureKind, Fence, Id, Instant, Key, Listing, Name, Operator, Outcome,
-    Owner, Pattern, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen,
-    Stored, Ticket, Token, Ttl, Verdict, View,
+    Owner, Prefix, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Stored,
+    Ticket, Token, Ttl, Verdict, View,
 };
-use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
-use crate::store::{Interrupt, PATIENCE, Store, attempt_number, decided, repeated};
+use crate::store::{
+    Filter, Force, Interrupt, NEVER, PATIENCE, Store, attempt_number, decided, repeated,
+};
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -108,7 +110,7 @@ impl<T: Topology> RedisStore<T> {
     /// The lock with one page of its holders and waiters.
     fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
         let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
-        Ok(self.run(&call, reply::page, None)?.value)
+        Ok(self.run(&call, reply::page, NEVER)?.value)
     }
 
     pub(in crate::store) fn release_call(
@@ -139,7 +141,7 @@ impl<T: Topology> RedisStore<T> {
         let view = repeated(0, self.patience(), |_| {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by.to_stored());
             let call = call.with(&from).with(up_to.unwrap_or_default());
-            let reply = self.run(&call, reply::revoked, None)?;
+            let reply = self.run(&call, reply::revoked, NEVER)?;
             let (before, again) = reply.value;
             is_repeated |= reply.repeated;
             first = first.take().or(before);
@@ -259,7 +261,7 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         let call = self.release_call(key, token, outcome);
-        let reply = self.run(&call, reply::release, None)?;
+        let reply = self.run(&call, reply::release, NEVER)?;
         Ok(if reply.repeated { reply.value.after_a_lost_reply() } else { reply.value })
     }
 
@@ -270,12 +272,13 @@ impl<T: Topology> Store for RedisStore<T> {
 
     /// As `post_release` does.
     fn abandon(&mut self, request: &Request) {
-        let _ = self.topology.run(&self.leave_call(request).no_reply(), None);
+        let _ = self.topology.run(&self.leave_call(request).no_reply(), NEVER);
     }
 
-    fn revoke(&mut self, key: &Key, how: Revocation, by: &Operator) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure> {
         // Revoke only grants up to the fencing token that the first call has seen, so that neither
         // a request that arrives late nor a repetition affects later grants.
+        let Force { how, by } = force;
         let (seen, repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
             // This revokes nothing, but unlike an inspection, only a master answers it.
@@ -283,7 +286,7 @@ impl<T: Topology> Store for RedisStore<T> {
         };
         self.revoking = Some(seen.clone());
         let up_to = seen.fence.unwrap_or_default();
-        let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), how, by)?;
+        let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), *how, by)?;
         if repeats || is_repeated {
             let history = self.page(key, "history", 0)?.history;
             before.add_revoked_earlier(seen.holders, &history);
@@ -291,18 +294,12 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(before)
     }
 
-    fn remove(
-        &mut self,
-        key: &Key,
-        id: &Id,
-        how: Revocation,
-        by: &Operator,
-    ) -> Result<Removal, Failure> {
-        let now = if how == Revocation::Now { "now" } else { "" };
+    fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure> {
+        let now = if force.how == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
         repeated(0, self.patience(), |_| {
-            let call = self.call(scripts::REMOVE, key, None).with(now).with(by.to_stored());
-            let reply = self.run(&call.with(id).with(&from), reply::removal, None)?;
+            let call = self.call(scripts::REMOVE, key, None).with(now).with(force.by.to_stored());
+            let reply = self.run(&call.with(id).with(&from), reply::removal, NEVER)?;
             Ok(match reply.value {
                 Ok(removal) if reply.repeated => Some(removal.after_a_lost_reply()),
                 Ok(removal) => Some(removal),
@@ -333,13 +330,8 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(view)
     }
 
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        with_free: bool,
-    ) -> Result<Listing, Failure> {
-        list::list(&mut self.topology, self.database, prefix, pattern, with_free)
+    fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
+        list::list(&mut self.topology, self.database, filter)
     }
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {

@@ -12,11 +12,11 @@ use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{Failure, FailureKind};
-use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
+use crate::store::{Interrupt, NEVER};
 
 /// How long the sentinels may take to name another master than one that is none.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TO_NAME_ANOTHER: Duration = Duration::from_millis(50);
 
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {
@@ -76,7 +76,7 @@ impl Sentinel {
 /// Where the master of the service listens, according to one sentinel.
 pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
-    let answer = sentinel.ask(question, None)?;
+    let answer = sentinel.ask(question, NEVER)?;
     match answer {
         Value::Nil => {
             let what =
@@ -131,7 +131,7 @@ impl Topology for Sentinel {
             refusal.is_not_here() || failure.is_transient() && !failure.maybe_executed()
         };
         if reply.as_ref().is_err_and(is_elsewhere)
-            && let Ok(other) = self.master(Some(named), Limit::new(PATIENCE, interrupt))
+            && let Ok(other) = self.master(Some(named), Limit::new(TO_NAME_ANOTHER, interrupt))
         {
             reply = other.run_script(call, false, interrupt);
         }
@@ -154,7 +154,7 @@ impl Topology for Sentinel {
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
-        Ok(vec![self.master(None, Limit::new(self.io_timeout, None))?])
+        Ok(vec![self.master(None, Limit::new(self.io_timeout, NEVER))?])
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {

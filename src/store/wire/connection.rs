@@ -242,6 +242,7 @@ mod tests {
     use redis::cmd;
 
     use super::*;
+    use crate::store::NEVER;
     use crate::system::wakeup::Wakeup;
 
     #[test]
@@ -261,8 +262,8 @@ mod tests {
         });
         let minute = Duration::from_secs(60);
         let peer = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
-        let mut connection = Connection::open(&peer, Limit::new(minute, None)).ok().unwrap();
-        let ended = Some(interrupt.as_fd().into());
+        let mut connection = Connection::open(&peer, Limit::new(minute, NEVER)).ok().unwrap();
+        let ended = NEVER.or(interrupt.as_fd());
         let received = connection.exchange(&[cmd("PING")], Limit::new(minute, ended));
         assert_eq!(received, Err(Failure::interrupted(Delivery::Pending)));
     }

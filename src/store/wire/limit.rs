@@ -20,7 +20,7 @@ impl<'a> Limit<'a> {
     /// From now on, until a request can be sent. Leaves time for a last attempt.
     pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         let now = Instant::now();
-        let last = interrupt.and_then(|it| it.last_attempt);
+        let last = interrupt.last_attempt;
         let until = last.map_or(now + timeout, |last| last.send_until(now + timeout, now));
         Self::ending(now, until, until.since(now), interrupt)
     }
@@ -33,17 +33,21 @@ impl<'a> Limit<'a> {
     ) -> Self {
         let now = Instant::now();
         let until = now + blocked + timeout;
-        let last = interrupt.and_then(|it| it.last_attempt);
+        let last = interrupt.last_attempt;
         let until = last.map_or(until, |last| last.await_until(until));
         Self::ending(now, until, timeout, interrupt)
     }
 
     /// The moment of the interrupt is the end of the time, too, for a server that does not answer
     /// until then.
-    fn ending(now: Instant, until: Instant, timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        let (at, interrupt) = interrupt.unwrap_or_default().split();
-        let until = at.into_iter().fold(until, Instant::min);
-        Self { timeout: timeout.min(until.since(now)), until, interrupt: Some(interrupt) }
+    fn ending(
+        now: Instant,
+        until: Instant,
+        timeout: Duration,
+        mut interrupt: Interrupt<'a>,
+    ) -> Self {
+        let until = interrupt.at.take().into_iter().fold(until, Instant::min);
+        Self { timeout: timeout.min(until.since(now)), until, interrupt }
     }
 
     /// `blocking::ready` within the limit.

@@ -13,7 +13,7 @@ use rlock::rules::quorum::{QuorumOp, Vote};
 use rlock::rules::{
     Failure, Fence, Operator, Outcome, Release, Renewal, Request, Revocation, Verdict,
 };
-use rlock::store::Store;
+use rlock::store::{NEVER, Store};
 
 use super::scope::key;
 use crate::scripts::agreement;
@@ -42,7 +42,7 @@ impl Calls<'_> {
         self.call(
             ("acquire", request, attempt),
             |model| model.acquire(request, attempt),
-            |server| server.ask(request, attempt, None),
+            |server| server.ask(request, attempt, NEVER),
         )
     }
 
@@ -50,7 +50,7 @@ impl Calls<'_> {
         self.call(
             ("vote", request, op, attempt),
             |model| model.vote(request, op, attempt),
-            |server| server.vote(request, op, attempt, None),
+            |server| server.vote(request, op, attempt),
         )
     }
 
@@ -58,7 +58,7 @@ impl Calls<'_> {
         self.call(
             ("renew", token, ttl),
             |model| model.renew(token, Some(*ttl)),
-            |server| server.renew(key, token, Some(*ttl), None),
+            |server| server.renew(key, token, Some(*ttl), NEVER),
         )
     }
 
@@ -75,7 +75,7 @@ impl Calls<'_> {
         self.call(
             ("leave", token, ttl),
             |model| model.leave(token, *ttl, false),
-            |server| server.leave(request, None),
+            |server| server.leave(request, NEVER),
         );
     }
 

@@ -8,8 +8,8 @@ use rlock::rules::{
     Answer, ClientInfo, Failure, Key, Mode, Operator, Outcome, Owner, Prefix, Request, Revocation,
     Token, Ttl,
 };
-use rlock::store::Store;
 use rlock::store::location::Location;
+use rlock::store::{Filter, Force, NEVER, Store};
 
 pub(super) fn key() -> Key {
     Key::new(&Prefix::default(), &"L".parse().expect("a name"))
@@ -40,21 +40,25 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
     let (key, token) = (&request.key, &request.token);
     match what {
         0 | 6 => {
-            let answer = store.acquire(&request, None)?;
+            let answer = store.acquire(&request, NEVER)?;
             if let Answer::Busy(seen) | Answer::Queued { view: seen, .. } = &answer {
                 view(seen);
             }
             if let Answer::Queued { .. } = answer {
-                store.sleep(&request, Duration::from_millis(1), None)?;
+                store.sleep(&request, Duration::from_millis(1), NEVER)?;
             }
         }
-        1 => drop(store.renew(key, token, None, None)?),
+        1 => drop(store.renew(key, token, None, NEVER)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
-        3 => store.leave(&request, None)?,
-        4 => view(&store.revoke(key, Revocation::Graceful, &Operator::default())?),
+        3 => store.leave(&request, NEVER)?,
+        4 => {
+            let force = Force { how: Revocation::Graceful, by: Operator::default() };
+            view(&store.revoke(key, &force)?);
+        }
         5 => view(&store.inspect(key)?),
         _ => {
-            let listing = store.list(&Prefix::default(), None, true)?;
+            let filter = Filter { prefix: Prefix::default(), pattern: None, with_free: true };
+            let listing = store.list(&filter)?;
             let unread = listing.locks.iter().filter_map(|(_, seen)| seen.as_ref().err());
             unread.chain(&listing.failures).for_each(|failure| one_line(&failure.to_string()));
             listing.locks.iter().filter_map(|(_, seen)| seen.as_ref().ok()).for_each(view);

@@ -7,7 +7,7 @@ use rlock::rules::{
     Ending, HistoryEntry, Mode, Operator, Outcome, Reason, Release, Renewal, Revocation, State,
     Token,
 };
-use rlock::store::Store;
+use rlock::store::{NEVER, Store};
 
 use super::play::{Both, START};
 use super::step::{Ask, Step};
@@ -43,7 +43,7 @@ fn a_hold_without_details_or_with_nothing_else_is_forgotten() {
                 Some(_) => both.send(&["HDEL", &both.key.side("state"), &details]),
                 None => both.send(&["DEL", &both.key.side("holds")]),
             }
-            let reply = both.server.renew(&both.key, &token, None, None).unwrap();
+            let reply = both.server.renew(&both.key, &token, None, NEVER).unwrap();
             let forgotten = Reason::new(Some(Ending::Forgotten), since, Operator::default());
             assert_eq!(reply, Renewal::NotHeld(forgotten));
         });
@@ -99,7 +99,7 @@ fn what_another_tool_puts_in_place_of_a_key_does_not_hide_the_reply() {
         let reply = both.server.release(&both.key, &token, Outcome::Exit(0));
         assert_eq!(reply.unwrap(), Release::Released);
         both.send(&["DEL", &both.key.side("tombstones")]);
-        let reply = both.server.renew(&both.key, &token, None, None);
+        let reply = both.server.renew(&both.key, &token, None, NEVER);
         let expired = Reason::new(Some(Ending::Expired), None, Operator::default());
         assert_eq!(reply.unwrap(), Renewal::NotHeld(expired));
     });

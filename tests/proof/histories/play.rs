@@ -20,7 +20,7 @@ use rlock::rules::{
     Answer, Ending, Failure, Fence, Key, Operator, Owner, Reason, Release, Renewal, Request, Seen,
     Stored, Token, Verdict, View,
 };
-use rlock::store::Store;
+use rlock::store::{Force, NEVER, Store};
 use sha1_smol::Sha1;
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
@@ -137,13 +137,12 @@ impl<'a, S: Server> Both<'a, S> {
     pub(super) fn ask(&mut self, request: &Request, op: Option<QuorumOp>, attempt: u64) {
         let (told, known) = match op {
             None => (
-                self.server.ask(request, attempt, None).map(Break),
+                self.server.ask(request, attempt, NEVER).map(Break),
                 Break(self.model().acquire(request, attempt)),
             ),
-            Some(op) => (
-                self.server.vote(request, op, attempt, None),
-                self.model().vote(request, op, attempt),
-            ),
+            Some(op) => {
+                (self.server.vote(request, op, attempt), self.model().vote(request, op, attempt))
+            }
         };
         self.verdict = match self.is_damaged {
             true => told.unwrap_or(Break(Verdict::Again)),
@@ -272,7 +271,7 @@ impl<'a, S: Server> Both<'a, S> {
             }
             Step::Renew(client, ttl) => {
                 let (token, ttl) = (self.token(*client), ttl.map(values::ttl));
-                let told = self.server.renew(&key, &token, ttl, None);
+                let told = self.server.renew(&key, &token, ttl, NEVER);
                 let known = self.model().renew(&token, ttl);
                 self.same_end(told, known, Renewal::NotHeld(forgotten));
             }
@@ -288,7 +287,7 @@ impl<'a, S: Server> Both<'a, S> {
                 let is_skipped = matches!(step, Step::Leave(_, true));
                 let owner = Owner::new([0; 16]);
                 let plain = Request::plain(key.clone(), token.clone(), owner, ttl);
-                let told = self.server.leave(&Request { is_skipped, ..plain }, None);
+                let told = self.server.leave(&Request { is_skipped, ..plain }, NEVER);
                 self.model().leave(&token, ttl, is_skipped);
                 self.same(told, ());
                 // After an early one, the client keeps asking with a token that is over.
@@ -309,9 +308,10 @@ impl<'a, S: Server> Both<'a, S> {
             }
             Step::Remove(client, revocation) => {
                 let id = self.token(*client).id().parse().unwrap();
-                let by = &Operator::from_stored("someone\tfor a reason");
-                let told = self.server.remove(&key, &id, *revocation, by);
-                let known = self.model().remove(&id, *revocation, by);
+                let by = Operator::from_stored("someone\tfor a reason");
+                let force = Force { how: *revocation, by };
+                let told = self.server.remove(&key, &id, &force);
+                let known = self.model().remove(&id, force.how, &force.by);
                 self.same(told, known);
             }
             Step::Pass(time) => self.pass_to(now + time),

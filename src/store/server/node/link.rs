@@ -9,10 +9,11 @@ use super::handshake::{self, Probe};
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
 use crate::rules::{Delivery, Failure, FailureKind};
-use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};
 use crate::store::server::scripts::Call;
 use crate::store::wire::{Cmd, Connection, Endpoint, Limit, ServerError, Value};
+use crate::store::{Interrupt, NEVER};
+use crate::system::wakeup::Wakeup;
 
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
@@ -108,11 +109,11 @@ impl Node {
         pipeline: &Pipeline<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
         let withdrawal = self.withdrawal.clone();
-        let withdrawn = || withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
-        let pipeline = &Pipeline { interrupt: pipeline.interrupt.or_else(withdrawn), ..*pipeline };
+        let interrupt = pipeline.interrupt.or(withdrawal.as_ref().map(Wakeup::as_fd));
+        let pipeline = &Pipeline { interrupt, ..*pipeline };
         if pipeline.kind == PipelineKind::Undo {
             for mut connection in self.unanswered_elsewhere.drain(..) {
-                let _ = connection.exchange(pipeline.commands, Limit::new(Duration::ZERO, None));
+                let _ = connection.exchange(pipeline.commands, Limit::new(Duration::ZERO, NEVER));
             }
         }
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));

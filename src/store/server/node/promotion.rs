@@ -4,6 +4,7 @@ use super::{Node, Refusal};
 use crate::rules::servers::promotion::{KEPT, Promotion};
 use crate::rules::servers::{Began, Run};
 use crate::rules::{Failure, FailureKind, Instant, ServerTime, millis};
+use crate::store::NEVER;
 use crate::store::wire::{self, Value, from_redis_value};
 
 /// What a server's last reply said of a promotion.
@@ -29,7 +30,7 @@ impl Node {
 
     /// Asks whether the server was promoted, without a vote.
     pub(in crate::store) fn ask_promotion(&mut self) -> Result<(), Failure> {
-        let information = self.ask(wire::cmd("INFO").arg("replication").to_owned(), None)?;
+        let information = self.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER)?;
         self.learn_promotion(&information).ok_or_else(|| self.unexpected_reply())
     }
 
@@ -62,7 +63,7 @@ impl Node {
             set.arg(key).arg(promotion.mark(since)).arg("PX").arg(millis(KEPT)).to_owned()
         };
         let commands = vec![command("GET"), command("PTTL"), wire::cmd("TIME")];
-        let replies = self.ask_all(commands, None).map_err(|it| self.unmarked(it, key))?;
+        let replies = self.ask_all(commands, NEVER).map_err(|it| self.unmarked(it, key))?;
         let [mark, left, time] = &replies[..] else { return Err(self.unexpected_reply()) };
         let (seconds, micros): (u64, u64) =
             from_redis_value(time.clone()).map_err(|_| self.unexpected_reply())?;
@@ -72,13 +73,13 @@ impl Node {
             _ => None,
         };
         let Some(since) = found else {
-            self.ask(set(now), None).map_err(|it| self.unmarked(it, key))?;
+            self.ask(set(now), NEVER).map_err(|it| self.unmarked(it, key))?;
             return Ok(Instant::now());
         };
         let answered = Instant::now();
         if matches!(left, Value::Int(left) if *left < millis(KEPT / 2).cast_signed()) {
             // If this fails, the mark is as good as before.
-            let _ = self.ask(set(since), None);
+            let _ = self.ask(set(since), NEVER);
         }
         Ok(answered - now.since(since))
     }
