@@ -197,9 +197,11 @@ fn a_refused_password_is_reported_once_and_a_nested_request_that_servers_are_too
     let all = at(&servers).with("RLOCK_TTL", "2s");
     for (mode, nested) in [("", "--reentrant"), ("--shared", "--shared --reentrant")] {
         let mut exec = all.rlock(&format!("exec {mode} L"));
-        let nested = format!("$rlock exec -n {nested} --ttl 1h L true; echo $?");
+        let nested = format!("{READY}\n$rlock exec -n {nested} --ttl 1h L true; echo $?");
         exec.args(["sh", "-c", &nested]).env("rlock", binary());
-        run(&mut exec).prints("69").says("3 of 3 servers cannot vote yet");
+        let outer = Running::start(&mut exec).prints_first("READY");
+        until("all have its hold", || servers.iter().all(|server| server.has("L")));
+        outer.finish().prints("69").says("3 of 3 servers cannot vote yet");
     }
     for server in &servers {
         server.cli(&["CONFIG", "SET", "requirepass", "secret"]);

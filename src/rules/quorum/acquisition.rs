@@ -283,16 +283,11 @@ impl Acquisition {
     /// Asks a member, if it is idle, for what this round asks for; between rounds, for a place.
     fn ask(&mut self, member: usize) {
         let (round, state) = (self.round, &mut self.members.0[member]);
-        let (op, under_way) = match (&self.phase, &mut state.last_reply) {
-            (AttemptPhase::Asking { hold: Some((held, _)), .. }, _) => {
-                (QuorumOp::Commit(self.ticket, *held), UnderWay::Commit)
+        let (op, under_way) = match self.phase {
+            AttemptPhase::Asking { hold: Some((held, _)), .. } => {
+                (QuorumOp::Commit(self.ticket, held), UnderWay::Commit)
             }
-            (_, last_reply) => {
-                if let Some(MemberAnswer::Proposed(proposal)) = last_reply {
-                    proposal.nominated = None;
-                }
-                (QuorumOp::Propose(self.ticket), UnderWay::Propose)
-            }
+            _ => (QuorumOp::Propose(self.ticket), UnderWay::Propose),
         };
         if state.under_way.is_none() {
             state.under_way = Some(under_way);

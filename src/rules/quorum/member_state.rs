@@ -44,9 +44,16 @@ impl MemberState {
         }
     }
 
-    /// What the member said when it nominated the request, if it does.
+    /// What the member said when it nominated the request, if it does. Until it has answered again,
+    /// one that is asked again does not count.
     pub(super) fn nominated(&self) -> Option<&Nomination> {
-        self.proposal()?.nominated.as_ref()
+        let nominated = self.proposal()?.nominated.as_ref();
+        nominated.filter(|_| self.under_way != Some(UnderWay::Propose))
+    }
+
+    /// Whether its last answer nominated the request.
+    pub(super) fn has_nominated(&self) -> bool {
+        self.proposal().is_some_and(|proposal| proposal.nominated.is_some())
     }
 
     /// The hold that the member has given in this round.

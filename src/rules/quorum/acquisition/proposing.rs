@@ -143,7 +143,8 @@ impl Acquisition {
     /// Whether any member names a holder that keeps the request out: one that nominates it shows
     /// holders that it may join.
     fn is_named(&self) -> bool {
-        let others = self.members.iter().filter(|state| state.nominated().is_none());
+        // One that is asked again may nominate it again.
+        let others = self.members.iter().filter(|state| !state.has_nominated());
         others.filter_map(MemberState::view).any(|view| view.state != State::Free)
     }
 

@@ -257,6 +257,17 @@ fn a_warning_names_the_servers_that_are_too_young() {
     assert_eq!(young, [told]);
 }
 
+/// For example a holder of the enclosing command, which the request may join.
+#[test]
+fn a_member_that_has_not_answered_again_does_not_keep_a_request_out() {
+    let mut play = Play::begin(false, [99_000; 3]);
+    for member in [0, 1, 2, 0, 1] {
+        play.reply(member, proposal(12, Some(12), held_by("a")));
+    }
+    play.pass(2_000);
+    assert!(matches!(play.step, AttemptStep::End(AttemptEnd::TooFew(0))), "{:?}", play.step);
+}
+
 #[test]
 fn a_request_with_n_joins_only_holders_of_its_mode_that_leave_a_slot() {
     for (asked, held, is_busy) in [
