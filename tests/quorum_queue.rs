@@ -107,6 +107,16 @@ fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
 }
 
 #[test]
+fn a_wait_that_too_few_servers_could_end_is_not_busy_but_says_why() {
+    let mut servers = servers(3);
+    servers[1].kill();
+    servers[1].start_again();
+    servers[2].kill();
+    let told = at(&servers).run("exec -w 300ms L true").exits(69);
+    told.says("1 of 3 servers usable, 2 required").says("may have forgotten a lease");
+}
+
+#[test]
 fn readers_acquire_together_as_do_holders_of_slots_and_an_owner_reenters_its_lock() {
     let servers = servers(3);
     let all = at(&servers);

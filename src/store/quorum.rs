@@ -187,9 +187,14 @@ impl Quorum {
     /// The failure names the servers that were to be warned about, and it does not continue without
     /// them.
     fn too_few<T>(&mut self, useful: usize, votes: &Votes<T>) -> Failure {
+        self.forget_warnings();
+        votes.too_few(self.members.iter().map(Member::name), useful)
+    }
+
+    /// An error says what they would say.
+    fn forget_warnings(&mut self) {
         self.diagnostics.retain(|it| !matches!(it, Diagnostic::Warning(_)));
         self.warned.clear();
-        votes.too_few(self.members.iter().map(Member::name), useful)
     }
 
     /// Two members that are the same server, as far as their replies have shown.

@@ -67,8 +67,8 @@ pub enum AttemptEnd {
         view: View,
         position: u64,
         sleep: Duration,
-        /// Whether no request can be granted the lock, because too few members can vote yet.
-        too_young: bool,
+        /// How many members can vote, if these are too few to grant the lock to any request.
+        too_few: Option<usize>,
     },
     /// Ask again.
     Woken,

@@ -32,7 +32,7 @@ pub(super) struct Attempt {
     reply_sender: Sender<MemberReply<TaggedReply>>,
     replies: Receiver<MemberReply<TaggedReply>>,
     /// Whether the user knows that some servers cannot vote yet.
-    noted_young: bool,
+    is_noted: bool,
 }
 
 /// A member's reply, the round of the request that it replies to, and the run of its server.
@@ -44,7 +44,7 @@ impl Attempt {
         let (members, now) = (quorum.members.len(), Instant::now());
         let acquisition = Acquisition::new(request, members, quorum.io_timeout, now);
         let token = request.token.clone();
-        Ok(Self { token, acquisition, reply_sender, replies, noted_young: false })
+        Ok(Self { token, acquisition, reply_sender, replies, is_noted: false })
     }
 }
 
@@ -69,23 +69,27 @@ impl Quorum {
                 self.restore(&request.token, None, &attempt.acquisition.not_asked_to_commit());
                 Ok(Answer::Granted { fence: held.0, slot: held.1 })
             }
-            Ok(AttemptEnd::Queued { view, position, sleep, too_young }) => {
-                let obstacle = if too_young { self.too_young(&attempt) } else { None };
-                if let Some(fault) = &obstacle
-                    && !std::mem::replace(&mut attempt.noted_young, true)
+            Ok(AttemptEnd::Queued { view, position, sleep, too_few }) => {
+                let obstacle = too_few.map(|voting| self.too_few_for(&attempt, voting));
+                if let Some(failure) = &obstacle
+                    && !std::mem::replace(&mut attempt.is_noted, true)
                 {
-                    self.diagnostics.push(Diagnostic::Warning(fault.problem().to_owned()));
+                    let problem = failure.fault.problem().to_owned();
+                    self.diagnostics.push(Diagnostic::Warning(problem));
                 }
-                let obstacle = obstacle.map(|fault| Failure::new(Unavailable, fault));
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle })
             }
             Ok(AttemptEnd::Refused(answer)) => Ok(*answer),
-            Ok(AttemptEnd::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
+            Ok(AttemptEnd::TooFew(useful)) => {
+                self.forget_warnings();
+                Err(self.too_few_for(&attempt, useful))
+            }
             // Only a sleep ends like this, and this is an attempt.
             Ok(AttemptEnd::Woken) => Err(Failure::interrupted(Delivery::Pending)),
             // The members have had all the time that there is.
             Err(failure) if failure.kind == Interrupted && interrupt.is_over() => {
                 let useful = attempt.acquisition.votes().count(|()| true);
+                self.forget_warnings();
                 Err(self.too_few_for(&attempt, useful))
             }
             Err(failure) => Err(failure),
@@ -221,7 +225,8 @@ impl Quorum {
             let failure = Failure::new(Misconfigured, fault.clone());
             votes.votes[*number] = Some(Err(failure));
         }
-        match (self.too_few(useful, &votes), wrong.into_iter().next()) {
+        let failure = votes.too_few(names(), useful);
+        match (failure, wrong.into_iter().next()) {
             (failure, Some((_, fault))) if failure.kind == Misconfigured => {
                 Failure { fault, ..failure }
             }

@@ -115,8 +115,8 @@ impl Acquisition {
             let position = positions.get(self.majority - 1).or(positions.last());
             let position = position.copied().unwrap_or(1);
             let sleep = proposals().map(|it| it.sleep).min().unwrap_or(NOMINATION_LASTS);
-            let too_young = too_young && !self.is_named();
-            return Some(AttemptStep::End(AttemptEnd::Queued { view, position, sleep, too_young }));
+            let too_few = (too_young && !self.is_named()).then_some(voting);
+            return Some(AttemptStep::End(AttemptEnd::Queued { view, position, sleep, too_few }));
         }
         if too_young && !self.is_named() {
             // One that has not answered may still have a vote.
