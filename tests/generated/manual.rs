@@ -281,7 +281,7 @@ pub(crate) const DIAGNOSTICS: &[&str] = &[
     "last fencing token is DURATION ahead of the server's clock: the clock of the server is wrong now, or it \
      was wrong when the token was issued. Correct the clock. If it is right, and no process holds or \
      waits for the lock, on each server, delete KEY (PREFIX plus NAME), {KEY}?state, {KEY}?holds \
-     and {KEY}?queue. Fencing tokens then restart from the server's clock, so \
+     and {KEY}?queue, without these braces if PREFIX has its own. Fencing tokens then restart from the server's clock, so \
      also reset the one that your resource remembers.",
 ];
 
