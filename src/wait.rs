@@ -85,24 +85,24 @@ pub(crate) fn acquire(
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
                 if end.is_unanswered() {
-                    store.abandon(&request);
+                    store.withdraw_blind(&request);
                     WaitEvent::Withdrawn(end, Ok(()))
                 } else {
                     request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
                     let begun = Instant::now();
                     // A signal has ended the wait before, and does not end the withdrawal.
-                    let left = store.leave(&request, NEVER.or_at(deadline));
+                    let withdrawn = store.withdraw(&request, NEVER.or_at(deadline));
                     let now = Instant::now();
                     // If it takes as long as the withdrawal.
                     let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);
                     let end = match end {
                         // Some servers of a quorum may have been silent since the last change.
-                        WaitEnd::TimedOut(view) if in_time && left.is_ok() => {
+                        WaitEnd::TimedOut(view) if in_time && withdrawn.is_ok() => {
                             WaitEnd::TimedOut(store.inspect(&request.key).unwrap_or(view))
                         }
                         end => end,
                     };
-                    WaitEvent::Withdrawn(end, left)
+                    WaitEvent::Withdrawn(end, withdrawn)
                 }
             }
             WaitStep::End(end) => {

@@ -55,7 +55,7 @@ pub(super) fn run(
         match keeper::start(process, &handover, arguments, inherited, signals, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
-                grant.give_up(report);
+                grant.release_unused(report);
                 return Err(error);
             }
         }
@@ -95,7 +95,7 @@ pub(super) fn run(
         let _ = keeper.kill();
         let _ = keeper.wait();
     }
-    grant.give_up(report);
+    grant.release_unused(report);
     Err(unwanted)
 }
 

@@ -63,7 +63,8 @@ pub(super) fn run(
         }
         granted => granted?,
     };
-    let group = may_start(&mut grant, prepared, group).inspect_err(|_| grant.give_up(report))?;
+    let group =
+        may_start(&mut grant, prepared, group).inspect_err(|_| grant.release_unused(report))?;
     let variables = grant.variables(&terms.options.name);
     let command = Command { program, arguments, group, variables };
     run_locked(&command, grant, loss_policy, inherited, report)

@@ -67,7 +67,7 @@ impl Grant {
     }
 
     /// Releases the lock before anything has used it.
-    pub(super) fn give_up(&mut self, report: &Report) {
+    pub(super) fn release_unused(&mut self, report: &Report) {
         let Self { store, request, acquired, signals } = self;
         let deadline = acquired.lease.deadline();
         let _ = release(&mut **store, request, Outcome::NotStarted, deadline, signals, report);

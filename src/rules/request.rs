@@ -31,7 +31,8 @@ pub struct Request {
     pub next: bool,
     /// Whether it cancels older waiting requests with this. Only for a request that waits.
     pub supersedes: bool,
-    /// The ticket from the first answer, if it supersedes.
+    /// The ticket from the first answer, if it supersedes: the server's time in microseconds, by
+    /// which the newest of such requests remains. Only on a quorum is it also the one in the queue.
     pub arrival: Option<Ticket>,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
@@ -39,7 +40,7 @@ pub struct Request {
     /// The holders that it has seen, while it waits.
     pub seen: Option<Seen>,
     pub client: ClientInfo,
-    /// Whether its client gives it up because the lock is busy.
+    /// Whether its client withdraws it because the lock is busy.
     pub is_skipped: bool,
 }
 

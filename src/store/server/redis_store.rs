@@ -17,7 +17,7 @@ use crate::rules::{
 };
 use crate::store::wire::{self, Cmd, Value};
 use crate::store::{
-    Filter, Force, Interrupt, NEVER, PATIENCE, Store, attempt_number, decided, repeated,
+    Filter, Force, Interrupt, NEVER, PATIENCE, Store, attempt_number, decided, until_decided,
 };
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
@@ -138,7 +138,7 @@ impl<T: Topology> RedisStore<T> {
     ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
-        let view = repeated(0, self.patience(), |_| {
+        let view = until_decided(self.patience(), || {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by.to_stored());
             let call = call.with(&from).with(up_to.unwrap_or_default());
             let reply = self.run(&call, reply::revoked, NEVER)?;
@@ -265,13 +265,13 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(if reply.repeated { reply.value.after_a_lost_reply() } else { reply.value })
     }
 
-    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
+    fn withdraw(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         let call = self.leave_call(request);
         self.run(&call, reply::left, interrupt).map(|_| ())
     }
 
     /// As `post_release` does.
-    fn abandon(&mut self, request: &Request) {
+    fn withdraw_blind(&mut self, request: &Request) {
         let _ = self.topology.run(&self.leave_call(request).no_reply(), NEVER);
     }
 
@@ -297,7 +297,7 @@ impl<T: Topology> Store for RedisStore<T> {
     fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure> {
         let now = if force.how == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
-        repeated(0, self.patience(), |_| {
+        until_decided(self.patience(), || {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(force.by.to_stored());
             let reply = self.run(&call.with(id).with(&from), reply::removal, NEVER)?;
             Ok(match reply.value {

@@ -48,7 +48,7 @@ pub(super) enum PipelineKind {
     /// The server delays commands that follow on the same connection, and discards them if the
     /// connection closes.
     Blocking,
-    /// Undoes an earlier request.
+    /// Undoes an earlier request: a release or a withdrawal.
     Undo,
 }
 
@@ -108,8 +108,8 @@ impl Node {
         &mut self,
         pipeline: &Pipeline<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = pipeline.interrupt.or(withdrawal.as_ref().map(Wakeup::as_fd));
+        let default = self.default_interrupt.clone();
+        let interrupt = pipeline.interrupt.or(default.as_ref().map(Wakeup::as_fd));
         let pipeline = &Pipeline { interrupt, ..*pipeline };
         if pipeline.kind == PipelineKind::Undo {
             for mut connection in self.unanswered_elsewhere.drain(..) {
