@@ -29,7 +29,8 @@ pub(crate) use wire::any_server_has_answered;
 /// thousand processes. Each call cleans up 100 expired holds or waiters, or revokes 50 holds.
 const PATIENCE: u32 = 5;
 
-/// Repeats `ask`, as `until_decided` does, until it returns an answer. Each call gets a larger number.
+/// Repeats `ask`, as `until_decided` does, until it returns an answer. Each call gets a larger
+/// attempt number.
 fn decided(
     timeout: Duration,
     mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,

@@ -10,6 +10,7 @@ use super::lock::view::{Holder, ServerTime, View, Waiter};
 use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
+/// In `lua/requests/`, a request is whatever a client asks of a server: each script there is one.
 #[derive(Clone, Debug, Hash)]
 pub struct Request {
     pub key: Key,
@@ -22,6 +23,7 @@ pub struct Request {
     /// The owner that the user chose. Without one, the owner is that of the innermost enclosing
     /// hold that still exists, or else `fresh_owner`.
     pub owner: Option<Owner>,
+    /// An owner that no other request has. Its end becomes the generation of a lock without one.
     pub fresh_owner: Owner,
     /// The tokens of the enclosing holds of this lock, the innermost last. Some may have ended.
     pub enclosing: Vec<Token>,
@@ -37,7 +39,7 @@ pub struct Request {
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
     pub heartbeat: Option<Duration>,
-    /// The holders that it has seen, while it waits.
+    /// The holders that the earlier answers to this request have shown it.
     pub seen: Option<Seen>,
     pub client: ClientInfo,
     /// Whether its client withdraws it because the lock is busy.
@@ -116,7 +118,7 @@ pub enum Answer {
     Nested,
     /// An exclusive request within a shared hold of the same owner, which is never granted.
     Upgrade,
-    /// The token was released, or the request was given up.
+    /// The token was released, or the request was withdrawn.
     Ended(Reason),
     /// A newer request that supersedes has ended this one.
     Superseded(ClientInfo),
