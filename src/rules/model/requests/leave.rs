@@ -4,8 +4,8 @@ use crate::rules::model::transaction::Transaction;
 use crate::rules::{Token, Ttl};
 
 impl Transaction<'_> {
-    /// If the lock may now be another waiter's, the first one is woken and asks for it. `is_skipped` if
-    /// the client was turned away because the lock is busy.
+    /// If the lock may now be another waiter's, the first one is woken and asks for it.
+    /// `is_skipped` if the client was turned away because the lock is busy.
     pub fn leave(&mut self, token: &Token, ttl: Ttl, is_skipped: bool) {
         let token = token.as_str();
         self.reconcile();
