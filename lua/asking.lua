@@ -70,7 +70,7 @@ local function ahead(furthest)
 end
 
 -- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
--- The first call of a waiting request has no ticket yet, so one that was given up before its first
+-- The first call of a waiting request has no ticket yet, so one that was withdrawn before its first
 -- reply cancels nothing. Returns the reply if a newer one has ended this one.
 local function supersede(arrival)
   if not SUPERSEDE or arrival == 0 or valid_hold() or enclosing_hold(ENCLOSING) then return nil end
@@ -93,6 +93,7 @@ end
 local function hold_again()
   if AT_LEAST > 0 then own.keep_until = int(tonumber(own.acquired) + AT_LEAST) end
   own.attempt = ARGV[12]
+  -- commit.lua may have raised the fence.
   extend(TTL, 0, 'fence', lock.fence)
   redis.call('DEL', MAIL)
   return granted()

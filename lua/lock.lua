@@ -24,7 +24,7 @@
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for its name
 -- KEYS[6] history  list    how the last holds ended, the latest last; see history.lua
 -- KEYS[7] tombstones  zset  token -> until when a request with it is rejected, because it was
---                          released or given up. They outlive the state of an idle lock
+--                          released or withdrawn. They outlive the state of an idle lock
 --
 -- ARGV[1] database  a failed SELECT must stop the script before it writes anything. A SELECT sent
 --                   ahead of the script in the same flight would not stop it

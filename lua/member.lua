@@ -35,8 +35,8 @@ local function is_kept_out(position, mode)
   return agreed > 0 and not admissible(mode, agreed, their_mode)
 end
 
--- Gives the caller a place in the queue, even if it does not wait: then for the claim window. nil if
--- it must ask again.
+-- Gives the caller a position in the queue, even if it does not wait: then for the claim window. nil
+-- if it must ask again.
 local function join(owner)
   local _, ticket = wait_in_queue(owner, TICKET)
   local head, nominated = admit()
@@ -47,7 +47,7 @@ local function join(owner)
   return { position = position, ticket = int(ticket), head = head, nominated = nominated }
 end
 
--- The reply to a caller with this place, if it is nominated and if not:
+-- The reply to a caller at this position, if it is nominated and if not:
 --   { 'proposed', view, position from 1, ms to sleep, ticket, nomination() or '', whether older waiters
 --     with agreed tickets keep it out: '1' or '' }
 local function proposed(at, is_nominated)

@@ -1,5 +1,12 @@
--- The tokens of what has ended: their holds were released, or their requests given up. A late request with
--- such a token is rejected.
+-- The tokens of what has ended: their holds were released, or their requests withdrawn. A late request
+-- with such a token is rejected.
+--
+-- The members:
+--   a token
+--   the first 8 characters of one: its hold was not found, and no waiter that saw it must close the
+--     lock; leave.lua and release.lua add it
+--   a token, how its request ended, and by whom, on a line each; see mark_ended()
+--   a generation, a space and a fence: the lock was closed for these; see closing.lua
 --
 -- Reads:   tombstones, holds, history; lock, own, now
 -- Changes: tombstones

@@ -5,7 +5,8 @@
 --
 -- All parts share these variables, and the header of each names those that it changes:
 --   now, micros  the server's time; constant
---   lock         the lock's own fields of the state (`fence` as text, or false), and
+--   lock         the lock's own fields of the state (`fence` as text, or false; `written` is 'guard',
+--                `notified` is 'head'; `ticket` is false if nobody waits), and
 --                  count      holds on record, expired ones included
 --                  live       whether a hold of rlock excludes others
 --                  deleted    whether the guard was deleted under live holds

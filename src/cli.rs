@@ -273,7 +273,7 @@ pub struct ExecArgs {
     #[command(flatten)]
     pub common: CommonArgs,
     #[command(flatten)]
-    pub terms: LockArgs,
+    pub lock: LockArgs,
     /// Allow DURATION between SIGTERM and SIGKILL on a loss [default: 5s]
     ///
     /// A value above a third of --ttl counts as a third of --ttl.
@@ -309,7 +309,7 @@ pub struct AcquireArgs {
     #[command(flatten)]
     pub common: CommonArgs,
     #[command(flatten)]
-    pub terms: LockArgs,
+    pub lock: LockArgs,
     /// Print one JSON document, even on failure
     #[arg(long, conflicts_with = "shell")]
     pub(crate) json: bool,

@@ -86,11 +86,11 @@ impl Invocation {
     fn of(subcommand: &Subcommand) -> Self {
         let (common, name, output, busy) = match subcommand {
             Subcommand::Exec(it) => {
-                (&it.common, Some(&it.terms.name), Output::Human, it.terms.conflict_exit_code)
+                (&it.common, Some(&it.lock.name), Output::Human, it.lock.conflict_exit_code)
             }
             Subcommand::Acquire(it) => {
-                let busy = it.terms.conflict_exit_code;
-                (&it.common, Some(&it.terms.name), Output::of_acquire(it), busy)
+                let busy = it.lock.conflict_exit_code;
+                (&it.common, Some(&it.lock.name), Output::of_acquire(it), busy)
             }
             Subcommand::Renew(RenewArgs { common, hold, .. })
             | Subcommand::Release(ReleaseArgs { common, hold, .. }) => {

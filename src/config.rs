@@ -19,36 +19,37 @@ use crate::rules::{BoundedDuration, Label, Token, Ttl, UserMessage};
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
     pub(crate) server: ServerSettings,
-    /// With what the environment adds to them.
-    pub(crate) options: cli::LockArgs,
+    /// The options, with what the environment adds to them.
+    pub(crate) lock: cli::LockArgs,
     pub(crate) ttl: Ttl,
     /// `None`: wait indefinitely; zero: do not wait.
     pub(crate) wait_limit: Option<Duration>,
     /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
+    /// `None` or zero: do not try again.
     pub(crate) start_limit: Option<Duration>,
 }
 
 impl Terms {
-    /// `read_once` is what a keeper has received.
+    /// `read_once` is what a keeper has received: the contents of files that cannot be read twice.
     pub fn resolve(
         common: &cli::CommonArgs,
-        mut options: cli::LockArgs,
+        mut lock: cli::LockArgs,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
-        let wait_limit = if options.nonblock {
+        let wait_limit = if lock.nonblock {
             Some(Duration::ZERO)
         } else {
-            setting(options.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get)
+            setting(lock.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get)
         };
-        if options.supersede && wait_limit == Some(Duration::ZERO) {
+        if lock.supersede && wait_limit == Some(Duration::ZERO) {
             let fault = UserMessage::new("--supersede requires waiting");
             return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
-        let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
-        options.owner = setting(options.owner, "RLOCK_OWNER", str::parse)?;
-        options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
+        let (ttl, min_replicas) = lease(lock.ttl, lock.min_replicas)?;
+        lock.owner = setting(lock.owner, "RLOCK_OWNER", str::parse)?;
+        lock.label = lock.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
         let server = ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?;
-        Ok(Self { server, options, ttl, wait_limit, start_limit: wait_limit })
+        Ok(Self { server, lock, ttl, wait_limit, start_limit: wait_limit })
     }
 }
 

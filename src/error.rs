@@ -36,8 +36,8 @@ pub enum Error {
     Id { fault: UserMessage, view: Box<View> },
     /// The token does not hold the lock, and so cannot renew or release it.
     NotHeld(UserMessage),
-    /// The hold of a request was revoked before its reply arrived.
-    Revoked(UserMessage),
+    /// The hold of a request has ended before its reply arrived: revoked, released or expired.
+    Ended(UserMessage),
     /// The command cannot be started. `found` says whether the program exists.
     Command { fault: UserMessage, found: bool },
     /// A keeper did not get the hold: its exit status, and its last message.
@@ -99,7 +99,7 @@ impl Error {
             },
             Self::Busy { .. } | Self::Held(_) => (exit::BUSY, "busy"),
             Self::Superseded(_) => (exit::REMOVED, "superseded"),
-            Self::Removed(_) | Self::Revoked(_) => (exit::REMOVED, "removed"),
+            Self::Removed(_) | Self::Ended(_) => (exit::REMOVED, "removed"),
             Self::NotHeld(_) | Self::Id { .. } => (exit::NOT_HELD, "not-held"),
             Self::Command { found: false, .. } => (exit::NOT_FOUND, "command"),
             Self::Command { found: true, .. } => (exit::NOT_EXECUTABLE, "command"),
@@ -150,7 +150,7 @@ impl fmt::Display for Error {
             | Self::Held(fault)
             | Self::Id { fault, .. }
             | Self::NotHeld(fault)
-            | Self::Revoked(fault)
+            | Self::Ended(fault)
             | Self::Command { fault, .. } => fault.fmt(f),
             Self::Store(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {

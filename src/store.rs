@@ -29,12 +29,13 @@ pub(crate) use wire::any_server_has_answered;
 /// thousand processes. Each call cleans up 100 expired holds or waiters, or revokes 50 holds.
 const PATIENCE: u32 = 5;
 
-/// Repeats `ask`, as `repeated` does, until it returns an answer.
+/// Repeats `ask`, as `until_decided` does, until it returns an answer. Each call gets a larger
+/// attempt number.
 fn decided(
     timeout: Duration,
     mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,
 ) -> Result<Answer, Failure> {
-    repeated(attempt_number(), timeout, |attempt| match ask(attempt)? {
+    until_decided(timeout, || match ask(attempt_number())? {
         Verdict::Answer(answer) => Ok(Some(answer)),
         Verdict::Again => Ok(None),
         Verdict::AheadOfClock { ahead, .. } => {
@@ -51,18 +52,16 @@ fn attempt_number() -> u64 {
     Instant::now().since_boot().as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// Repeats `ask` until something is decided. Each call gets a larger attempt number,
-/// from `first`, and none begins after the timeout.
-fn repeated<T>(
-    first: u64,
+/// Repeats `ask` until something is decided. No call begins after the timeout.
+fn until_decided<T>(
     timeout: Duration,
-    mut ask: impl FnMut(u64) -> Result<Option<T>, Failure>,
+    mut ask: impl FnMut() -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {
-    let (mut attempt, until) = (first, Instant::now() + timeout);
+    let until = Instant::now() + timeout;
     loop {
-        match ask(attempt)? {
+        match ask()? {
             Some(decided) => return Ok(decided),
-            None if Instant::now() < until => attempt = attempt_number(),
+            None if Instant::now() < until => {}
             // They have done a part of the work, unless the lock is damaged or the server is hostile.
             None => {
                 let what = format!("no decision within {}", show(timeout));
@@ -109,8 +108,8 @@ pub struct Force {
 ///   before it sent the request, so it stops earlier.
 /// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does
 ///   not acquire, release or renew anything twice.
-/// - After a failure that may have taken effect (`Failure::maybe_executed`), `leave` undoes a request.
-///   A copy of that request that arrives later must have no effect.
+/// - After a failure that may have taken effect (`Failure::maybe_executed`), `withdraw` undoes a
+///   request. A copy of that request that arrives later must have no effect.
 pub trait Store: Send {
     /// Asks for a lock, or asks again while waiting for it. A waiter asks again at the latest after
     /// the `sleep` of the last answer. A request with a heartbeat is queued if the lock is not
@@ -143,13 +142,14 @@ pub trait Store: Send {
     /// found.
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure>;
 
-    /// Undoes a request: afterward it is neither queued nor granted, and its token is refused. This
-    /// is sent even if the moment of the interrupt has passed, which only ends the wait for a reply.
-    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure>;
+    /// Withdraws a request: afterward it is neither queued nor granted, and its token is refused.
+    /// This is sent even if the moment of the interrupt has passed, which only ends the wait for a
+    /// reply.
+    fn withdraw(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure>;
 
-    /// Undoes a request as `leave` does, without awaiting the reply: for a server that has not
-    /// answered, which would only delay the end again.
-    fn abandon(&mut self, request: &Request);
+    /// Withdraws a request without awaiting the reply: for a server that has not answered, which
+    /// would only delay the end again.
+    fn withdraw_blind(&mut self, request: &Request);
 
     /// Revokes all current holds, and returns the lock as it was before, with only the holders that
     /// it revoked. Waiters and the fencing token stay as they are.

@@ -1,4 +1,4 @@
-//! From a request to a lease: asking for a lock, waiting in the queue, and giving up cleanly.
+//! From a request to a lease: asking for a lock, waiting in the queue, and withdrawing cleanly.
 //! `waiter` decides on the steps, and this module carries them out.
 
 mod live;
@@ -47,20 +47,20 @@ pub(crate) fn acquire(
     signals: &mut Signals,
     report: &Report,
 ) -> Result<Acquired, Error> {
-    let Bounds { wait: wait_limit, start: start_limit, needed_by } = bounds;
     let started = Instant::now();
+    // Zero: the request does not wait, so the server answers at once.
     let end_of = |limit: Option<Duration>| Some(started + limit.filter(|limit| !limit.is_zero())?);
-    let until = end_of(wait_limit);
-    let mut messages = Messages::new(report, request.mode, started, until);
+    let wait_until = end_of(bounds.wait);
+    let mut messages = Messages::new(report, request.mode, started, wait_until);
     let (mut gave_up, mut connected_in) = (None, None);
-    // How many waiters were ahead of this one at last.
+    // How many waiters were ahead of this one at last; `MAX`: unknown.
     let mut ahead = u64::MAX;
     let mut request = request.clone();
-    let (waiter, mut step) = WaitMachine::new(request.ttl, until);
-    let mut waiter = waiter.with_start_until(end_of(start_limit), started);
+    let (waiter, mut step) = WaitMachine::new(request.ttl, wait_until);
+    let mut waiter = waiter.with_start_until(end_of(bounds.start), started);
     loop {
         let deadline = waiter.deadline();
-        let stops = NEVER.or(signals.readable()).or(needed_by).or_at(deadline);
+        let stops = NEVER.or(signals.readable()).or(bounds.needed_by).or_at(deadline);
         let event = match step {
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);
@@ -77,32 +77,32 @@ pub(crate) fn acquire(
                 let slept = store.sleep(&request, at_most, stops);
                 WaitEvent::slept(begun, slept, Instant::now())
             }
-            WaitStep::Rest { until } => {
-                wait(None, stops, until).context("cannot wait")?;
+            WaitStep::Rest { at } => {
+                wait(None, stops, at).context("cannot wait")?;
                 WaitEvent::Rested
             }
             WaitStep::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
                 if end.is_unanswered() {
-                    store.abandon(&request);
+                    store.withdraw_blind(&request);
                     WaitEvent::Withdrawn(end, Ok(()))
                 } else {
                     request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
                     let begun = Instant::now();
                     // A signal has ended the wait before, and does not end the withdrawal.
-                    let left = store.leave(&request, NEVER.or_at(deadline));
+                    let withdrawn = store.withdraw(&request, NEVER.or_at(deadline));
                     let now = Instant::now();
                     // If it takes as long as the withdrawal.
                     let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);
                     let end = match end {
                         // Some servers of a quorum may have been silent since the last change.
-                        WaitEnd::TimedOut(view) if in_time && left.is_ok() => {
+                        WaitEnd::TimedOut(view) if in_time && withdrawn.is_ok() => {
                             WaitEnd::TimedOut(store.inspect(&request.key).unwrap_or(view))
                         }
                         end => end,
                     };
-                    WaitEvent::Withdrawn(end, left)
+                    WaitEvent::Withdrawn(end, withdrawn)
                 }
             }
             WaitStep::End(end) => {
@@ -117,7 +117,7 @@ pub(crate) fn acquire(
             }
         };
         report.diagnostics(store.diagnostics());
-        let has_ended = || needed_by.is_some_and(|process| is_ready(process, Want::Read));
+        let has_ended = || bounds.needed_by.is_some_and(|process| is_ready(process, Want::Read));
         let stop = signals.first().map(Stop::Signal);
         let stop = stop.or_else(|| has_ended().then_some(Stop::ProcessEnded));
         let now = Instant::now();
@@ -176,7 +176,7 @@ fn ended(
         }
         WaitEnd::Ended(why) => {
             let ended = UserMessage::new(format!("this token's hold {why}"));
-            Error::Revoked(ended.with_remedy("acquire the lock again"))
+            Error::Ended(ended.with_remedy("acquire the lock again"))
         }
         WaitEnd::Superseded(newer) => Error::Superseded(Box::new(newer)),
         WaitEnd::Removed(operator) => Error::Removed(operator),

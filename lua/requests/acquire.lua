@@ -23,7 +23,7 @@
 --   supersedes }
 -- { 'again' }    nothing is decided, because cleanup remains or this attempt was overtaken; ask again
 --                at once, as another attempt
--- { 'ended', why_not_held() }  the token was released, or the request given up
+-- { 'ended', why_not_held() }  the token was released, or the request withdrawn
 -- { 'superseded', about }    a newer request with --supersede has ended this one
 -- { 'removed', by }          an operator has ended it
 -- { 'ahead', ms, now }  the last fence is too far ahead of the server's clock to be trusted
@@ -45,6 +45,7 @@ if is_copy() then return proven({ 'again' }) end
 local implausible = ahead(last_fence())
 if implausible then return implausible end
 -- A client that still asks has not started its command, so a hold that was revoked meanwhile can go.
+-- It was revoked with all others: check() handles one that was removed. The request goes on.
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them: keep everybody out until their leases have ended or were released.
@@ -63,6 +64,7 @@ if valid_hold() then return hold_again() end
 local refused, owner, entered = find_owner()
 if refused then return refused end
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
+-- If the caller itself is the head, it is not first: admit() would have granted it the lock.
 local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
 if entered or admissible(MODE, 0) and is_first then
   if SUPERSEDE ~= 0 then return take(owner) end

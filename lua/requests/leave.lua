@@ -1,4 +1,4 @@
--- Gives up a request: removes it from the queue, or drops a grant that it did not claim. A later
+-- Withdraws a request: removes it from the queue, or drops a grant that it did not claim. A later
 -- request with its token is rejected. If the lock may now be another waiter's, the first one is woken
 -- and asks for it. The script is short, because it must reach a frozen server at once; see build/.
 --

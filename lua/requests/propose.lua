@@ -1,4 +1,4 @@
--- Asks one of several servers for a place in its queue.
+-- Asks one of several servers for a position in its queue.
 --
 -- asking.lua and member.lua list the arguments.
 --

@@ -32,15 +32,15 @@ pub(super) fn run(
     let handover = Handover::receive(arguments)?;
     let keeper_token = handover.as_ref().map(Handover::token).transpose()?;
     let read_once = handover.map(|it| it.read_once).unwrap_or_default();
-    let cli::AcquireArgs { common, terms, while_pid, .. } = options;
-    let terms = Terms::resolve(&common, terms, read_once)?;
+    let cli::AcquireArgs { common, lock, while_pid, .. } = options;
+    let terms = Terms::resolve(&common, lock, read_once)?;
     let watched = while_pid.map(keeper::watchable).transpose()?;
     let (pid, kind) = match while_pid {
         Some(process) => (process.get(), HoldKind::WhilePid),
         // Usually a shell, because rlock itself exits.
         None => (getppid().as_raw(), HoldKind::Acquire),
     };
-    let client = identity::of_process(pid, kind, terms.options.label.clone());
+    let client = identity::of_process(pid, kind, terms.lock.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {
         return keeper::run(token, process, terms, client, inherited, report);
     }
@@ -55,7 +55,7 @@ pub(super) fn run(
         match keeper::start(process, &handover, arguments, inherited, signals, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
-                grant.give_up(report);
+                grant.release_unused(report);
                 return Err(error);
             }
         }
@@ -64,13 +64,13 @@ pub(super) fn run(
         Output::Human => Ok(format!("{}\n", token.as_str())),
         Output::Json { .. } => output::line(object! {
             status: "acquired",
-            name: terms.options.name.as_str(),
+            name: terms.lock.name.as_str(),
             token: token.as_str(),
             fence: grant.acquired.fence,
             ttl_ms: grant.request.ttl.as_millis(),
             slot: grant.acquired.slot,
         }),
-        Output::Shell => Ok(assignments(&grant.variables(&terms.options.name))),
+        Output::Shell => Ok(assignments(&grant.variables(&terms.lock.name))),
     };
     // Nothing is printed after a signal, or a script would read of a grant and of a failure, nor
     // after the lease, which only a keeper renews.
@@ -95,7 +95,7 @@ pub(super) fn run(
         let _ = keeper.kill();
         let _ = keeper.wait();
     }
-    grant.give_up(report);
+    grant.release_unused(report);
     Err(unwanted)
 }
 

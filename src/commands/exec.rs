@@ -34,7 +34,7 @@ pub(super) fn run(
         ..LossPolicy::DEFAULT
     };
     let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::RunUnlocked);
-    let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
+    let mut terms = Terms::resolve(&options.common, options.lock, ReadOnce::new())?;
     if may_run_unlocked {
         // One attempt tells whether a server answers.
         terms.start_limit = None;
@@ -43,7 +43,7 @@ pub(super) fn run(
     // There is at least one word.
     let program = words.next().unwrap_or_default();
     let arguments = words.collect();
-    let client = identity::of_exec(&program, terms.options.label.clone());
+    let client = identity::of_exec(&program, terms.lock.label.clone());
     // Early, as `for_command` explains. An error counts only if it lasts: see `may_start`.
     let prepared = OwnGroup::for_command(group);
     let token = Token::new(random::bytes());
@@ -63,8 +63,9 @@ pub(super) fn run(
         }
         granted => granted?,
     };
-    let group = may_start(&mut grant, prepared, group).inspect_err(|_| grant.give_up(report))?;
-    let variables = grant.variables(&terms.options.name);
+    let group =
+        may_start(&mut grant, prepared, group).inspect_err(|_| grant.release_unused(report))?;
+    let variables = grant.variables(&terms.lock.name);
     let command = Command { program, arguments, group, variables };
     run_locked(&command, grant, loss_policy, inherited, report)
 }

@@ -44,20 +44,21 @@ impl Grant {
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
-        let options = &terms.options;
-        let key = terms.server.key(&options.name);
+        let lock = &terms.lock;
+        let key = terms.server.key(&lock.name);
         let waits = terms.wait_limit != Some(Duration::ZERO);
+        let fresh_owner = Owner::new(random::bytes());
         let request = Request {
-            mode: options.mode(),
-            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
-            owner: options.owner.clone(),
+            mode: lock.mode(),
+            at_least: lock.at_least.map_or(Duration::ZERO, BoundedDuration::get),
+            owner: lock.owner.clone(),
             enclosing: enclosing_holds().of_key(&key),
-            reentrant: options.reentrant,
-            next: options.next,
-            supersedes: options.supersede,
+            reentrant: lock.reentrant,
+            next: lock.next,
+            supersedes: lock.supersede,
             heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
             client,
-            ..Request::plain(key, token, Owner::new(random::bytes()), terms.ttl)
+            ..Request::plain(key, token, fresh_owner, terms.ttl)
         };
         let mut store = open(&terms.server, report)?;
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
@@ -67,7 +68,7 @@ impl Grant {
     }
 
     /// Releases the lock before anything has used it.
-    pub(super) fn give_up(&mut self, report: &Report) {
+    pub(super) fn release_unused(&mut self, report: &Report) {
         let Self { store, request, acquired, signals } = self;
         let deadline = acquired.lease.deadline();
         let _ = release(&mut **store, request, Outcome::NotStarted, deadline, signals, report);

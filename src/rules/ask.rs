@@ -9,8 +9,8 @@ use crate::rules::{Answer, Failure, Fence, ServerTime, Slot, Ticket, Verdict, Vi
 /// What a request asks of one of several servers, none of which grants the lock by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuorumOp {
-    /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
-    /// server proposes.
+    /// A position in the queue: with the ticket on which the servers agreed, or with the one that
+    /// the server proposes.
     Propose(Option<Ticket>),
     /// This hold, if the server nominates the request and the slot is free there. It gets a larger
     /// fencing token if the server has granted this one already. The ticket is that of `Propose`.
@@ -23,13 +23,13 @@ pub enum QuorumOp {
 /// the lock has slots.
 pub type Held = (Fence, Option<Slot>);
 
-/// The place of a request in the queue of one of several servers.
+/// The position of a request in the queue of one of several servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal {
     pub view: View,
     /// From 1.
     pub position: u64,
-    /// Ask this server again after this time, to keep the place.
+    /// Ask this server again after this time, to keep the position.
     pub sleep: Duration,
     pub ticket: Ticket,
     /// If the server nominates the request, which may then commit.
@@ -72,5 +72,5 @@ pub enum MemberAnswer {
     Failed(Failure),
 }
 
-/// What a member answers to a `QuorumOp`: a place, to continue with, or a verdict.
+/// What a member answers to a `QuorumOp`: a proposal, to continue with, or a verdict.
 pub type Vote = ControlFlow<Verdict, Proposal>;

@@ -10,6 +10,7 @@ use super::lock::view::{Holder, ServerTime, View, Waiter};
 use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
+/// In `lua/requests/`, a request is whatever a client asks of a server: each script there is one.
 #[derive(Clone, Debug, Hash)]
 pub struct Request {
     pub key: Key,
@@ -22,6 +23,7 @@ pub struct Request {
     /// The owner that the user chose. Without one, the owner is that of the innermost enclosing
     /// hold that still exists, or else `fresh_owner`.
     pub owner: Option<Owner>,
+    /// An owner that no other request has. Its end becomes the generation of a lock without one.
     pub fresh_owner: Owner,
     /// The tokens of the enclosing holds of this lock, the innermost last. Some may have ended.
     pub enclosing: Vec<Token>,
@@ -31,15 +33,16 @@ pub struct Request {
     pub next: bool,
     /// Whether it cancels older waiting requests with this. Only for a request that waits.
     pub supersedes: bool,
-    /// The ticket from the first answer, if it supersedes.
+    /// The ticket from the first answer, if it supersedes: the server's time in microseconds, by
+    /// which the newest of such requests remains. Only on a quorum is it also the one in the queue.
     pub arrival: Option<Ticket>,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
     pub heartbeat: Option<Duration>,
-    /// The holders that it has seen, while it waits.
+    /// The holders that the earlier answers to this request have shown it.
     pub seen: Option<Seen>,
     pub client: ClientInfo,
-    /// Whether its client gives it up because the lock is busy.
+    /// Whether its client withdraws it because the lock is busy.
     pub is_skipped: bool,
 }
 
@@ -115,7 +118,7 @@ pub enum Answer {
     Nested,
     /// An exclusive request within a shared hold of the same owner, which is never granted.
     Upgrade,
-    /// The token was released, or the request was given up.
+    /// The token was released, or the request was withdrawn.
     Ended(Reason),
     /// A newer request that supersedes has ended this one.
     Superseded(ClientInfo),

@@ -60,7 +60,7 @@ pub enum WaitStep {
     /// store has already asked again. `seen` is as for `Ask`.
     Sleep { at_most: Duration, seen: Option<Seen> },
     /// Pause without using the store; then `WaitEvent::Rested`.
-    Rest { until: Instant },
+    Rest { at: Instant },
     /// Withdraw the request, so that the wait can end this way; then `WaitEvent::Withdrawn`. If
     /// `WaitEnd::is_unanswered`, do not await a reply.
     Withdraw(WaitEnd),
@@ -157,7 +157,7 @@ pub enum Note {
 #[derive(Clone, Debug, Hash)]
 pub struct WaitMachine {
     ttl: Ttl,
-    pub until: Option<Instant>,
+    pub wait_until: Option<Instant>,
     /// Until when to try again before the first answer; `None` if the first failure is final.
     pub start_until: Option<Instant>,
     /// Until when to await the first answer at least.
@@ -193,13 +193,13 @@ struct Outage {
 }
 
 impl WaitMachine {
-    /// A waiter for a lease of this length, and its first step. Without `until` it waits
+    /// A waiter for a lease of this length, and its first step. Without `wait_until` it waits
     /// indefinitely, but not for a first answer.
-    pub fn new(ttl: Ttl, until: Option<Instant>) -> (Self, WaitStep) {
+    pub fn new(ttl: Ttl, wait_until: Option<Instant>) -> (Self, WaitStep) {
         let waiter = Self {
             ttl,
-            until,
-            start_until: until,
+            wait_until,
+            start_until: wait_until,
             first_answer_until: None,
             has_answered: false,
             outage: None,
@@ -227,7 +227,7 @@ impl WaitMachine {
     fn lateness_of(&self, step: &WaitStep, now: Instant) -> Option<Lateness> {
         let ttl = self.ttl.get();
         let due = match step {
-            WaitStep::Rest { until } => *until,
+            WaitStep::Rest { at } => *at,
             WaitStep::Sleep { at_most, .. } => now + *at_most,
             // This may take several requests.
             WaitStep::Ask { .. } => now + ttl,
@@ -240,7 +240,7 @@ impl WaitMachine {
 
     /// Until when the waiter asks again.
     fn limit(&self) -> Option<Instant> {
-        if self.has_answered { self.until } else { self.start_until }
+        if self.has_answered { self.wait_until } else { self.start_until }
     }
 
     /// From when on no reply is awaited: the one deadline for all that follows the limit.
@@ -307,14 +307,14 @@ impl WaitMachine {
 
     /// Asks again, unless the answer would come too late.
     fn ask_in_time(&self, now: Instant) -> WaitStep {
-        match (self.until, &self.last_view, self.outage) {
+        match (self.wait_until, &self.last_view, self.outage) {
             (Some(until), Some((_, view)), None)
                 if self.is_over(now) || self.is_slow && now >= until =>
             {
                 self.withdraw(WaitEnd::TimedOut(view.clone()))
             }
             (Some(until), Some(_), None) if self.is_slow && now + SLOW >= until => {
-                WaitStep::Rest { until }
+                WaitStep::Rest { at: until }
             }
             _ => self.ask(now),
         }
@@ -389,7 +389,7 @@ impl WaitMachine {
         now: Instant,
     ) -> WaitStep {
         self.has_answered = true;
-        let left = self.until.map_or(Duration::MAX, |until| until.since(now));
+        let left = self.wait_until.map_or(Duration::MAX, |until| until.since(now));
         let sleep = sleep.min(left);
         // The store itself reports the obstacle, and the position means nothing until it is gone.
         if obstacle.is_none() {
@@ -407,8 +407,8 @@ impl WaitMachine {
         self.is_slow = round_trip > SLOW;
         let on_the_way = if self.is_slow { round_trip } else { Duration::ZERO };
         let at_most = sleep.min(left.saturating_sub(on_the_way));
-        match self.until.filter(|_| at_most.is_zero() && !sleep.is_zero()) {
-            Some(until) => WaitStep::Rest { until },
+        match self.wait_until.filter(|_| at_most.is_zero() && !sleep.is_zero()) {
+            Some(until) => WaitStep::Rest { at: until },
             None => WaitStep::Sleep { at_most, seen: self.seen(now) },
         }
     }
@@ -465,7 +465,7 @@ impl WaitMachine {
         };
         self.notes.push(Note::Away(failure));
         let again = now + outage.pause();
-        WaitStep::Rest { until: until.map_or(again, |until| until.min(again)) }
+        WaitStep::Rest { at: until.map_or(again, |until| until.min(again)) }
     }
 
     /// Why there was no answer in time: rlock itself, if it was late.
@@ -489,7 +489,7 @@ impl WaitMachine {
         if !std::mem::replace(&mut cut_short.is_noted, true) {
             self.notes.push(Note::Polling(failure, longest));
         }
-        WaitStep::Rest { until: self.until.map_or(again, |until| until.min(again)) }
+        WaitStep::Rest { at: self.wait_until.map_or(again, |until| until.min(again)) }
     }
 
     /// Ends the wait. If the server may have the request, withdraws it first.

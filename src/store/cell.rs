@@ -137,15 +137,15 @@ impl<P: Place> Store for CellStore<P> {
         })
     }
 
-    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
+    fn withdraw(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         let Request { key, token, ttl, is_skipped, .. } = request;
         let leave = |lock: &mut Lock, now| lock.at(now).leave(token, *ttl, *is_skipped);
         self.place.change(key, Access::Change, self.briefly(interrupt), leave)
     }
 
-    fn abandon(&mut self, request: &Request) {
+    fn withdraw_blind(&mut self, request: &Request) {
         // If another client still changes the lock, the request expires in it.
-        let _ = self.leave(request, NEVER.or_at(Instant::now()));
+        let _ = self.withdraw(request, NEVER.or_at(Instant::now()));
     }
 
     fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure> {

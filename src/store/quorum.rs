@@ -131,8 +131,8 @@ impl Quorum {
             }
         }
         while !awaited.is_empty() && !enough.is_some_and(|enough| enough(&votes)) {
-            let withdraw = |_: &_| awaited.iter().for_each(|it| self.members[*it].withdraw());
-            let next = received(&replies, interrupt, until).inspect_err(withdraw)?;
+            let stop = |_: &_| awaited.iter().for_each(|it| self.members[*it].interrupt());
+            let next = received(&replies, interrupt, until).inspect_err(stop)?;
             let Some(MemberReply { number, answer, diagnostics }) = next else { break };
             awaited.retain(|other| *other != number);
             let described = answer.as_ref().map(&describe).map_err(Failure::clone);

@@ -408,7 +408,7 @@ fn exercise(server: &mut Server, store: &mut dyn Store, key: &Key) -> [Token; 2]
         if let Answer::Queued { .. } = store.acquire(&waiter, NEVER)? {
             store.sleep(&waiter, SLEEP, NEVER)?;
         }
-        store.leave(&waiter, NEVER)
+        store.withdraw(&waiter, NEVER)
     });
     step(server, "renew", || match store.renew(key, token, Some(ttl), NEVER)? {
         Renewal::NotHeld(why) => {

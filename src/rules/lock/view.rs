@@ -295,10 +295,10 @@ impl View {
         self
     }
 
-    /// For the answer to a repeated revocation: adds those of the holders `seen` at first that an
+    /// For the answer to a repeated revocation: adds those of the holders `before_all` that an
     /// earlier copy has revoked and that are gone. The others ended by themselves, as `history`
     /// shows.
-    pub fn add_revoked_earlier(&mut self, seen: Vec<Holder>, history: &[HistoryEntry]) {
+    pub fn add_revoked_earlier(&mut self, before_all: Vec<Holder>, history: &[HistoryEntry]) {
         let ending = |id: &str| history.iter().rfind(|entry| entry.id == id).map(|it| it.ending);
         let is_left = |id: &str| self.holders.iter().any(|holder| holder.id == id);
         let was_revoked = |holder: &Holder| {
@@ -307,7 +307,7 @@ impl View {
                 || ending(&holder.id).is_none_or(|ending| ending == Ending::Revoked)
         };
         let gone: Vec<Holder> =
-            seen.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
+            before_all.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
         self.holders.extend(gone);
     }
 

@@ -60,7 +60,7 @@ impl Transaction<'_> {
     }
 
     /// Of the waiting requests that supersede, only the newest remains: that with the largest
-    /// ticket. The first call of a request has no ticket yet, so one that was given up before its
+    /// ticket. The first call of a request has no ticket yet, so one that was withdrawn before its
     /// first reply cancels nothing. Ends the request if there is a newer one.
     pub(super) fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
         let token = request.token.as_str();

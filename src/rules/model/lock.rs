@@ -139,7 +139,7 @@ pub struct Tombstone {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Mark {
-    /// A token that was released or given up, or its ID: a request with it is rejected.
+    /// A token that was released or withdrawn, or its ID: a request with it is rejected.
     Token(String),
     /// Beside that: how the request with this token ended, if its client did not end it.
     Ended(String, Ended),

@@ -58,7 +58,8 @@ impl Transaction<'_> {
         !modes.is_empty() && !self.admissible(mode, &modes)
     }
 
-    /// Gives the caller a place in the queue, even if it does not wait: then for the claim window.
+    /// Gives the caller a position in the queue, even if it does not wait: then for the claim
+    /// window.
     pub fn join(
         &mut self,
         request: &Request,
@@ -77,7 +78,7 @@ impl Transaction<'_> {
         Continue(QueuePosition { position, ticket, head, nominated })
     }
 
-    /// The answer to a caller with this place, if it is nominated and if not.
+    /// The answer to a caller at this position, if it is nominated and if not.
     pub fn proposed(&self, request: &Request, at: &QueuePosition, is_nominated: bool) -> Proposal {
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = at.position.saturating_sub(at.nominated as u64);

@@ -1,4 +1,4 @@
-//! Tokens that are over: released, or given up. A late request with such a token is rejected.
+//! Tokens that are over: released, or withdrawn. A late request with such a token is rejected.
 
 use std::time::Duration;
 

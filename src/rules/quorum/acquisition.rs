@@ -80,7 +80,7 @@ pub enum AttemptEnd {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptPhase {
-    /// The members are asked for a place in their queues, or for a hold.
+    /// The members are asked for a position in their queues, or for a hold.
     Asking {
         since: Instant,
         majority_at: Option<Instant>,
@@ -273,14 +273,14 @@ impl Acquisition {
         }
     }
 
-    /// Begins a round: asks every idle member for this hold, or for a place in its queue.
+    /// Begins a round: asks every idle member for this hold, or for a position in its queue.
     fn ask_all(&mut self, hold: Option<(Held, u32)>, now: Instant) {
         self.round += 1;
         self.phase = AttemptPhase::Asking { since: now, majority_at: None, hold };
         (0..self.members.0.len()).for_each(|member| self.ask(member));
     }
 
-    /// Asks a member, if it is idle, for what this round asks for; between rounds, for a place.
+    /// Asks a member, if it is idle, for what this round asks for; between rounds, for a position.
     fn ask(&mut self, member: usize) {
         let (round, state) = (self.round, &mut self.members.0[member]);
         let (op, under_way) = match self.phase {

@@ -60,14 +60,11 @@ fn a_queued_waiter_survives_a_server_outage() {
     let (notes, step) = waiter.on(WaitEvent::Woken(Err(away.clone())), None, at(5_000));
     assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
     let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
-    assert_eq!(
-        (notes, step),
-        (vec![Note::Away(away.clone())], WaitStep::Rest { until: at(5_101) })
-    );
+    assert_eq!((notes, step), (vec![Note::Away(away.clone())], WaitStep::Rest { at: at(5_101) }));
     assert_eq!(waiter.on(WaitEvent::Rested, None, at(5_101)), (vec![], ask()));
     let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
     let away_still = vec![Note::Away(away.clone())];
-    assert_eq!((notes, step), (away_still, WaitStep::Rest { until: at(5_302) }));
+    assert_eq!((notes, step), (away_still, WaitStep::Rest { at: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
     assert_eq!(notes.first(), Some(&Note::Back));
     let lost = WaitStep::Withdraw(WaitEnd::Failed(away.clone()));
@@ -155,7 +152,7 @@ fn a_waiter_whose_sleeps_are_cut_short_asks_ever_less_often_and_says_so_once() {
         let (notes, step) = waiter.on(event, None, at(now));
         let noted = notes.iter().any(|note| matches!(note, Note::Polling(..)));
         match step {
-            WaitStep::Rest { until } => {
+            WaitStep::Rest { at: until } => {
                 let rests = until.since(at(now)).as_millis();
                 assert_eq!(waiter.on(WaitEvent::Rested, None, until), (vec![], ask()));
                 (noted, rests)
@@ -185,7 +182,7 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     assert_eq!(slow.deadline(), Some(at(2_500)));
     // An answer would come too late, and the limit too early.
     let early = slow.on(WaitEvent::Woken(Ok(())), None, at(1_990)).1;
-    assert_eq!(early, WaitStep::Rest { until: at(2_000) });
+    assert_eq!(early, WaitStep::Rest { at: at(2_000) });
     assert_eq!(slow.on(WaitEvent::Rested, None, at(2_000)).1, WaitStep::Withdraw(timed_out()));
     let left = WaitEvent::Withdrawn(timed_out(), Err(unreachable(Delivery::Pending)));
     assert_eq!(slow.on(left, None, at(2_500)).1, WaitStep::End(timed_out()));
@@ -203,7 +200,7 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     // Too little time is left for a sleep.
     let mut slower = waiter(Some(2_000));
     let (_, step) = slower.on(answered(0, queued(10_000)), None, at(1_500));
-    assert_eq!(step, WaitStep::Rest { until: at(2_000) });
+    assert_eq!(step, WaitStep::Rest { at: at(2_000) });
 }
 
 #[test]

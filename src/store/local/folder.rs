@@ -15,7 +15,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, mkfifoat, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 
-use super::names::new_temp_name;
+use super::names::new_draft;
 
 /// The flags for files: do not follow a link, and do not block on a pipe.
 const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
@@ -100,7 +100,7 @@ impl Folder {
             return self.make_file(name);
         }
         // It gets its name last, so that no process finds it before others can open it.
-        let temp_file = new_temp_name();
+        let temp_file = new_draft();
         let file = self.make_file(&temp_file)?;
         let flags = RenameFlags::NOREPLACE;
         let renamed = renameat_with(&self.descriptor, &temp_file, &self.descriptor, name, flags);

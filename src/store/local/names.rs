@@ -25,8 +25,8 @@ pub(super) fn is_mail(name: &str) -> bool {
     hidden_as(name, MAIL).is_some_and(is_unique)
 }
 
-/// The name of a new temporary file.
-pub(super) fn new_temp_name() -> String {
+/// The name of a new draft.
+pub(super) fn new_draft() -> String {
     hidden(&uuid::Uuid::new_v4().to_string(), DRAFT)
 }
 

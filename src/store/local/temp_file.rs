@@ -13,14 +13,14 @@ use nix::unistd::geteuid;
 
 use super::copies;
 use super::directory::LockPaths;
-use super::names::new_temp_name;
+use super::names::new_draft;
 
 /// Replaces the state file `old`, which this process has locked, by one with this state. The new
 /// file gets the owner of the old one, so that root can change other users' locks. In a shared
 /// directory, the group owns all files.
 pub(super) fn replace(paths: &LockPaths, old: &FileStat, content: &[u8]) -> io::Result<()> {
     let LockPaths { folder, state, .. } = paths;
-    let name = new_temp_name();
+    let name = new_draft();
     let file = folder.new_file(&name)?;
     let write = || {
         if old.st_uid != geteuid().as_raw() && !folder.is_shared() {

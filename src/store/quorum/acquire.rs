@@ -18,7 +18,7 @@ use crate::rules::{
     Answer, Delivery, Failure, Fence, Instant, Request, Token, UserMessage, Verdict, show,
 };
 use crate::store::blocking::received;
-use crate::store::{Interrupt, Store, attempt_number, repeated};
+use crate::store::{Interrupt, Store, attempt_number, until_decided};
 use crate::system::channel::{Receiver, Sender, channel};
 
 /// Some JSON readers cannot represent larger numbers exactly, and no clock reaches this number of
@@ -108,7 +108,7 @@ impl Quorum {
             // The members have queued even a request that does not wait, and one that only some of
             // them have ended.
             let is_skipped = matches!(result, Ok(Busy(_)));
-            self.abandon(&Request { is_skipped, ..request.clone() });
+            self.withdraw_blind(&Request { is_skipped, ..request.clone() });
         }
         self.attempt = Some(attempt);
         result
@@ -271,7 +271,9 @@ fn ask(
     op: QuorumOp,
     attempt: u64,
 ) -> Result<MemberAnswer, Failure> {
-    let reply = repeated(attempt, store.patience(), |attempt| {
+    let mut first = Some(attempt);
+    let reply = until_decided(store.patience(), || {
+        let attempt = first.take().unwrap_or_else(attempt_number);
         Ok(match store.vote(request, op, attempt)? {
             Continue(proposal) => Some(MemberAnswer::Proposed(proposal)),
             Break(Verdict::Answer(answer)) => Some(MemberAnswer::Answer(answer)),

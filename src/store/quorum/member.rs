@@ -37,7 +37,7 @@ pub(super) struct Member {
     unfinished: Arc<AtomicUsize>,
     run: Arc<Mutex<Option<Run>>>,
     /// What makes the thread stop working on each of them.
-    withdrawals: RefCell<Vec<Wakeup>>,
+    interrupts: RefCell<Vec<Wakeup>>,
     /// Becomes readable when the thread has finished all requests.
     idle: Wakeup,
 }
@@ -57,8 +57,8 @@ impl Member {
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(cannot_query)?;
-        let (unfinished, run, withdrawals) = Default::default();
-        Ok(Self { name, work, unfinished, run, withdrawals, idle: idle.clone() })
+        let (unfinished, run, interrupts) = Default::default();
+        Ok(Self { name, work, unfinished, run, interrupts, idle: idle.clone() })
     }
 
     /// The server's address, without user and password.
@@ -77,11 +77,11 @@ impl Member {
     }
 
     /// Makes the thread stop working on its requests. What it has sent may still take effect.
-    pub(super) fn withdraw(&self) {
-        self.withdrawals.borrow().iter().for_each(Wakeup::wake);
+    pub(super) fn interrupt(&self) {
+        self.interrupts.borrow().iter().for_each(Wakeup::wake);
     }
 
-    /// Queues a request, whose result goes to `replies`. If it is withdrawn, that interrupts it.
+    /// Queues a request, whose result goes to `replies`. `interrupt` ends the wait for it.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         number: usize,
@@ -104,27 +104,27 @@ impl Member {
     /// Sends a request without awaiting its reply. It follows whatever has been sent, even to a
     /// server that does not answer.
     pub(super) fn post(&self, act: impl FnOnce(&mut MemberStore) + Send + 'static) {
-        self.withdraw();
+        self.interrupt();
         self.queue(move |store, unfinished| {
             // The end of the process does not cut it short.
-            store.topology.withdrawal = None;
+            store.topology.default_interrupt = None;
             act(store);
             unfinished.fetch_sub(1, Ordering::SeqCst);
         });
     }
 
     fn queue(&self, act: impl FnOnce(&mut MemberStore, &AtomicUsize) + Send + 'static) {
-        let mut withdrawals = self.withdrawals.borrow_mut();
+        let mut interrupts = self.interrupts.borrow_mut();
         if !self.is_busy() {
-            withdrawals.clear();
+            interrupts.clear();
         }
-        // Without descriptors, the request cannot be withdrawn.
-        let withdrawal = Wakeup::new().ok();
-        withdrawals.extend(withdrawal.clone());
+        // Without descriptors, nothing interrupts the request.
+        let interrupt = Wakeup::new().ok();
+        interrupts.extend(interrupt.clone());
         let (unfinished, idle) = (Arc::clone(&self.unfinished), self.idle.clone());
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
-            store.topology.withdrawal = withdrawal;
+            store.topology.default_interrupt = interrupt;
             act(store, &unfinished);
             idle.wake();
         });

@@ -19,7 +19,8 @@ pub(in crate::store) const PROMOTED: &str = "promoted";
 pub(super) type MemberStore = RedisStore<Node>;
 
 impl<T: Topology> RedisStore<T> {
-    /// Asks for a place, or for a hold. A grant counts once enough replicas have confirmed it.
+    /// Asks for a position in the queue, or for a hold. A grant counts once enough replicas have
+    /// confirmed it.
     pub fn vote(&mut self, request: &Request, op: QuorumOp, attempt: u64) -> Result<Vote, Failure> {
         let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
         let (ticket, held) = match op {

@@ -9,7 +9,7 @@ use super::{Granted, Quorum};
 use crate::rules::quorum::QuorumOp;
 use crate::rules::{Instant, Request, Token, Ttl, Verdict};
 use crate::store::blocking::answered;
-use crate::store::{Interrupt, NEVER, Store, attempt_number, repeated};
+use crate::store::{Interrupt, NEVER, Store, attempt_number, until_decided};
 use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their
@@ -47,9 +47,8 @@ impl Quorum {
         for &number in lost {
             let request = request.clone();
             self.members[number].ask(number, &reply_sender, move |store| {
-                let timeout = store.patience();
-                repeated(attempt_number(), timeout, |attempt| {
-                    let vote = store.vote(&request, restore, attempt)?;
+                until_decided(store.patience(), || {
+                    let vote = store.vote(&request, restore, attempt_number())?;
                     Ok((vote != Break(Verdict::Again)).then_some(()))
                 })
             });
@@ -73,14 +72,14 @@ impl Drop for Quorum {
     fn drop(&mut self) {
         if self.has_written {
             self.await_idle(LAST_REPLIES, NEVER);
-            self.members.iter().for_each(Member::withdraw);
+            self.members.iter().for_each(Member::interrupt);
             self.await_idle(FAREWELL, NEVER);
         }
     }
 }
 
 /// The withdrawal of a request, for `Member::post`.
-pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Clone + Send + use<> {
+pub(super) fn withdraw(request: &Request) -> impl FnOnce(&mut MemberStore) + Clone + Send + use<> {
     let request = request.clone();
-    move |store| store.abandon(&request)
+    move |store| store.withdraw_blind(&request)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Quorum;
 use super::member::Member;
 use super::member_store::MemberStore;
-use super::posting::{FAREWELL, leaving};
+use super::posting::{FAREWELL, withdraw};
 use crate::report::Diagnostic;
 use crate::rules::FailureKind::{Unavailable, Unconfirmed};
 use crate::rules::quorum::{
@@ -101,7 +101,7 @@ impl Store for Quorum {
         let withdrawn = granted.map(|granted| granted.request.clone());
         let (its_key, released) = (key.clone(), token.clone());
         let posted = self.post_if_busy(move |store| match withdrawn {
-            Some(request) => store.abandon(&request),
+            Some(request) => store.withdraw_blind(&request),
             None => store.post_release(&its_key, &released, outcome),
         });
         let votes = self.ask(
@@ -128,23 +128,23 @@ impl Store for Quorum {
         }
     }
 
-    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
+    fn withdraw(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         self.has_written = true;
         self.granted = None;
         // Those that only listen for a message can be asked at once.
-        self.members.iter().for_each(Member::withdraw);
+        self.members.iter().for_each(Member::interrupt);
         self.await_idle(FAREWELL, interrupt);
-        let posted = self.post_if_busy(leaving(request));
+        let posted = self.post_if_busy(withdraw(request));
         let request = request.clone();
-        let leave = move |store: &mut MemberStore| store.leave(&request, NEVER);
+        let ask = move |store: &mut MemberStore| store.withdraw(&request, NEVER);
         let left = |(): &()| "request withdrawn".into();
-        let votes = self.ask(&posted, leave, None, left, interrupt)?;
+        let votes = self.ask(&posted, ask, None, left, interrupt)?;
         self.check_majority(&votes)
     }
 
-    fn abandon(&mut self, request: &Request) {
+    fn withdraw_blind(&mut self, request: &Request) {
         self.granted = None;
-        self.members.iter().for_each(|member| member.post(leaving(request)));
+        self.members.iter().for_each(|member| member.post(withdraw(request)));
     }
 
     fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure> {

@@ -40,7 +40,7 @@ pub struct Node {
     /// Whether any request may have reached the server.
     pub(in crate::store) has_sent: bool,
     /// Interrupts every request.
-    pub(in crate::store) withdrawal: Option<Wakeup>,
+    pub(in crate::store) default_interrupt: Option<Wakeup>,
     /// What the server has reported about itself.
     pub(super) diagnostics: Vec<Diagnostic>,
     /// The last script may not have arrived yet, or its reply may be missing. The reply to the next
@@ -83,7 +83,7 @@ impl Node {
             run: None,
             promoted: None,
             has_sent: false,
-            withdrawal: None,
+            default_interrupt: None,
             diagnostics: Vec::new(),
             unanswered: false,
             has_read_only_eval: true,
@@ -257,8 +257,8 @@ impl Node {
         }
         // The server has the I/O timeout to answer once the sleep is over.
         let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = interrupt.or(withdrawal.as_ref().map(Wakeup::as_fd));
+        let default = self.default_interrupt.clone();
+        let interrupt = interrupt.or(default.as_ref().map(Wakeup::as_fd));
         let limit = Limit::of_replies(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {

@@ -17,7 +17,7 @@ use crate::rules::{
 };
 use crate::store::wire::{self, Cmd, Value};
 use crate::store::{
-    Filter, Force, Interrupt, NEVER, PATIENCE, Store, attempt_number, decided, repeated,
+    Filter, Force, Interrupt, NEVER, PATIENCE, Store, attempt_number, decided, until_decided,
 };
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
@@ -76,7 +76,8 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let call = self.acquire_call(request, attempt);
-        // What does not wait would never hear of a place in the queue again.
+        // What does not wait would never hear of its position in the queue again. A faulty server
+        // might queue it all the same.
         let waits = request.heartbeat.is_some();
         let is_possible =
             |it: &Verdict| waits || !matches!(it, Verdict::Answer(Answer::Queued { .. }));
@@ -138,7 +139,7 @@ impl<T: Topology> RedisStore<T> {
     ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
-        let view = repeated(0, self.patience(), |_| {
+        let view = until_decided(self.patience(), || {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by.to_stored());
             let call = call.with(&from).with(up_to.unwrap_or_default());
             let reply = self.run(&call, reply::revoked, NEVER)?;
@@ -170,7 +171,8 @@ impl<T: Topology> RedisStore<T> {
     }
 }
 
-/// What a script is told of a request, by the names and in the order of `lua/asking.lua`.
+/// What a script is told of a request, by the names and in the order of `lua/asking.lua`. There,
+/// the client is `about`.
 fn asking_fields(request: &Request, attempt: u64) -> [(&'static str, String); 12] {
     let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
     let flag = |name: &str, is_set| if is_set { name.to_owned() } else { String::new() };
@@ -265,31 +267,31 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(if reply.repeated { reply.value.after_a_lost_reply() } else { reply.value })
     }
 
-    fn leave(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
+    fn withdraw(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<(), Failure> {
         let call = self.leave_call(request);
         self.run(&call, reply::left, interrupt).map(|_| ())
     }
 
     /// As `post_release` does.
-    fn abandon(&mut self, request: &Request) {
+    fn withdraw_blind(&mut self, request: &Request) {
         let _ = self.topology.run(&self.leave_call(request).no_reply(), NEVER);
     }
 
     fn revoke(&mut self, key: &Key, force: &Force) -> Result<View, Failure> {
-        // Revoke only grants up to the fencing token that the first call has seen, so that neither
+        // Revoke only grants up to the fencing token that the first call has found, so that neither
         // a request that arrives late nor a repetition affects later grants.
         let Force { how, by } = force;
-        let (seen, repeats) = match &self.revoking {
-            Some(seen) => (seen.clone(), true),
+        let (before_all, repeats) = match &self.revoking {
+            Some(before_all) => (before_all.clone(), true),
             // This revokes nothing, but unlike an inspection, only a master answers it.
             None => (self.revoke_up_to(key, None, Revocation::Graceful, by)?.0, false),
         };
-        self.revoking = Some(seen.clone());
-        let up_to = seen.fence.unwrap_or_default();
+        self.revoking = Some(before_all.clone());
+        let up_to = before_all.fence.unwrap_or_default();
         let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), *how, by)?;
         if repeats || is_repeated {
             let history = self.page(key, "history", 0)?.history;
-            before.add_revoked_earlier(seen.holders, &history);
+            before.add_revoked_earlier(before_all.holders, &history);
         }
         Ok(before)
     }
@@ -297,7 +299,7 @@ impl<T: Topology> Store for RedisStore<T> {
     fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure> {
         let now = if force.how == Revocation::Now { "now" } else { "" };
         let mut from = "0 ".to_owned();
-        repeated(0, self.patience(), |_| {
+        until_decided(self.patience(), || {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(force.by.to_stored());
             let reply = self.run(&call.with(id).with(&from), reply::removal, NEVER)?;
             Ok(match reply.value {

@@ -23,8 +23,8 @@ impl Script {
     }
 }
 
-/// How long an undo or a release waits for an answer at most. No signal interrupts it, and it must not
-/// keep rlock from its exit for longer.
+/// How long an undo, which is a release or a withdrawal, waits for an answer at most. No signal
+/// interrupts it, and it must not keep rlock from its exit for longer.
 const UNDO_TIME: Duration = Duration::from_secs(2);
 
 pub struct Call {

@@ -75,7 +75,7 @@ impl Calls<'_> {
         self.call(
             ("leave", token, ttl),
             |model| model.leave(token, *ttl, false),
-            |server| server.leave(request, NEVER),
+            |server| server.withdraw(request, NEVER),
         );
     }
 

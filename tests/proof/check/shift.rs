@@ -25,7 +25,7 @@ impl<T: Shift> Shift for Option<T> {
 
 impl Shift for WaitMachine {
     fn shift(&mut self, back: Duration) {
-        self.until.shift(back);
+        self.wait_until.shift(back);
         self.start_until.shift(back);
         self.last_view.iter_mut().for_each(|(then, _)| then.shift(back));
         self.lateness = None;

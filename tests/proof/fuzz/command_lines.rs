@@ -37,9 +37,9 @@ fn resolve(command: Subcommand) {
             .map_err(|error| error.to_string())
     };
     let resolved: Result<(), String> = match command {
-        Subcommand::Exec(cli::ExecArgs { common, terms, .. })
-        | Subcommand::Acquire(cli::AcquireArgs { common, terms, .. }) => {
-            let terms = Terms::resolve(&common, terms, ReadOnce::new());
+        Subcommand::Exec(cli::ExecArgs { common, lock, .. })
+        | Subcommand::Acquire(cli::AcquireArgs { common, lock, .. }) => {
+            let terms = Terms::resolve(&common, lock, ReadOnce::new());
             terms.map(drop).map_err(|error| error.to_string())
         }
         Subcommand::Renew(options) => server(&options.common, options.ttl),

@@ -50,7 +50,7 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         }
         1 => drop(store.renew(key, token, None, NEVER)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
-        3 => store.leave(&request, NEVER)?,
+        3 => store.withdraw(&request, NEVER)?,
         4 => {
             let force = Force { how: Revocation::Graceful, by: Operator::default() };
             view(&store.revoke(key, &force)?);

@@ -287,7 +287,7 @@ impl<'a, S: Server> Both<'a, S> {
                 let is_skipped = matches!(step, Step::Leave(_, true));
                 let owner = Owner::new([0; 16]);
                 let plain = Request::plain(key.clone(), token.clone(), owner, ttl);
-                let told = self.server.leave(&Request { is_skipped, ..plain }, NEVER);
+                let told = self.server.withdraw(&Request { is_skipped, ..plain }, NEVER);
                 self.model().leave(&token, ttl, is_skipped);
                 self.same(told, ());
                 // After an early one, the client keeps asking with a token that is over.

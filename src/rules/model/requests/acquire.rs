@@ -22,7 +22,8 @@ impl Transaction<'_> {
         }
         self.check_ahead(self.lock.fence)?;
         // A client that still asks has not started its command, so a hold that was revoked meanwhile
-        // can go.
+        // can go. It was revoked with all others: `check` handles one that was removed. The request
+        // goes on.
         let hold = self.unexpired_hold(token);
         if hold.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
@@ -47,6 +48,7 @@ impl Transaction<'_> {
         }
         let (waiter, enters) = self.find_owner(request, attempt)?;
         // An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
+        // If the caller itself is the head, it is not first: `admit` would have granted the lock.
         let is_first = head.as_ref().is_none_or(|head| request.next && !head.next);
         if enters || self.admissible(request.mode, &[]) && is_first {
             if !request.supersedes || request.arrival.is_some() {

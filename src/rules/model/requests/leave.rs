@@ -1,19 +1,19 @@
-//! Gives up a request: removes it from the queue, or drops a grant that it did not claim.
+//! Withdraws a request: removes it from the queue, or drops a grant that it did not claim.
 
 use crate::rules::model::transaction::Transaction;
 use crate::rules::{Token, Ttl};
 
 impl Transaction<'_> {
-    /// If the lock may now be another waiter's, the first one is woken and asks for it. `is_busy` if
-    /// the client was turned away because the lock is busy.
-    pub fn leave(&mut self, token: &Token, ttl: Ttl, is_busy: bool) {
+    /// If the lock may now be another waiter's, the first one is woken and asks for it.
+    /// `is_skipped` if the client was turned away because the lock is busy.
+    pub fn leave(&mut self, token: &Token, ttl: Ttl, is_skipped: bool) {
         let token = token.as_str();
         self.reconcile();
         let is_first = self.position(token) == Some(0);
         let held = self.unexpired_hold(token).map(|hold| hold.client.clone());
         let queued = self.dequeue(token).map(|waiter| waiter.client);
         match (queued.or(held.clone()), token.get(..8)) {
-            (Some(client), _) if is_busy => self.record_skip(token, client),
+            (Some(client), _) if is_skipped => self.record_skip(token, client),
             // If the lock was forgotten, no waiter that saw the hold must close it.
             (None, Some(id)) => self.add_tombstone(id, ttl.as_millis()),
             _ => {}

@@ -1,4 +1,4 @@
-//! Asks one of several servers for a place in its queue.
+//! Asks one of several servers for a position in its queue.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -6,7 +6,7 @@ use crate::rules::model::transaction::Transaction;
 use crate::rules::{HoldState, Request, Vote};
 
 impl Transaction<'_> {
-    /// Asks for a place with the ticket on which the servers agreed; 0 to propose one.
+    /// Asks for a position with the ticket on which the servers agreed; 0 to propose one.
     pub(in crate::rules::model) fn propose(
         &mut self,
         request: &Request,

@@ -1,4 +1,4 @@
-//! The first step: a place in the queue of every member, and whether enough of them nominate the
+//! The first step: a position in the queue of every member, and whether enough of them nominate the
 //! request.
 
 use super::{Acquisition, AttemptEnd, AttemptPhase, AttemptStep, NOMINATION_LASTS};
@@ -9,7 +9,7 @@ use crate::rules::quorum::merge::merge;
 use crate::rules::{Answer, Instant, Mode, State, Ticket, View};
 
 impl Acquisition {
-    /// Asks every idle member for a place in its queue.
+    /// Asks every idle member for a position in its queue.
     pub(super) fn propose(&mut self, now: Instant) {
         self.ask_all(None, now);
     }

@@ -48,7 +48,7 @@ pub(super) enum PipelineKind {
     /// The server delays commands that follow on the same connection, and discards them if the
     /// connection closes.
     Blocking,
-    /// Undoes an earlier request.
+    /// Undoes an earlier request: a release or a withdrawal.
     Undo,
 }
 
@@ -108,8 +108,8 @@ impl Node {
         &mut self,
         pipeline: &Pipeline<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = pipeline.interrupt.or(withdrawal.as_ref().map(Wakeup::as_fd));
+        let default = self.default_interrupt.clone();
+        let interrupt = pipeline.interrupt.or(default.as_ref().map(Wakeup::as_fd));
         let pipeline = &Pipeline { interrupt, ..*pipeline };
         if pipeline.kind == PipelineKind::Undo {
             for mut connection in self.unanswered_elsewhere.drain(..) {
@@ -117,8 +117,8 @@ impl Node {
             }
         }
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
-        let is_usable = |(connection, purpose): &mut (Connection, ConnectionUse)| {
-            let serves = *purpose == ConnectionUse::Any || pipeline.kind == PipelineKind::Undo;
+        let is_usable = |(connection, usable_for): &mut (Connection, ConnectionUse)| {
+            let serves = *usable_for == ConnectionUse::Any || pipeline.kind == PipelineKind::Undo;
             // A server stops reading from a Unix socket that was closed before its replies were read.
             // So the last request takes another connection. Its tombstone rejects the earlier one.
             let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
@@ -135,25 +135,23 @@ impl Node {
             tries += 1;
             let has_more = is_first && tries < self.address.route.count().min(MOST_TRIES);
             let timeout = if has_more { pipeline.timeout / 2 } else { pipeline.timeout };
-            let attempt = &Pipeline { timeout, ..*pipeline };
-            let exchanged = connection.and_then(|it| self.exchange_on(it, is_new, attempt));
-            let mut refusal = match exchanged {
+            let bounded = &Pipeline { timeout, ..*pipeline };
+            // The server may have closed an old connection, and another address may answer.
+            let may_repeat = |it: &Failure| it.is_lost() && !is_new || it.is_pending() && has_more;
+            match connection.and_then(|it| self.exchange_on(it, is_new, bounded)) {
                 // The name may lead to another server by now. This one has not executed the request.
                 Ok(replies) if !is_new && self.leads_elsewhere(&replies) => {
                     self.leave_connection();
-                    continue;
                 }
                 Ok(replies) => return Ok((replies, is_repeated)),
-                Err(refusal) => refusal,
-            };
-            let failure = &refusal.failure;
-            if !(failure.is_lost() && !is_new || failure.is_pending() && has_more) {
-                if is_repeated {
-                    refusal.failure = refusal.failure.but_maybe_executed();
+                Err(refusal) if may_repeat(&refusal.failure) => is_repeated = true,
+                Err(mut refusal) => {
+                    if is_repeated {
+                        refusal.failure = refusal.failure.but_maybe_executed();
+                    }
+                    return Err(refusal);
                 }
-                return Err(refusal);
             }
-            is_repeated = true;
         }
     }
 
@@ -185,14 +183,14 @@ impl Node {
         failure: &Failure,
     ) {
         self.address.route.serves(connection.address(), !failure.is_unanswered());
-        let purpose = match (failure.kind, failure.delivery, pipeline.kind) {
+        let usable_for = match (failure.kind, failure.delivery, pipeline.kind) {
             (_, _, PipelineKind::Blocking) => return,
             (FailureKind::Interrupted, Delivery::Pending, _) => ConnectionUse::Any,
             // No request follows an undo, and a new connection may work.
             (_, Delivery::Pending, PipelineKind::Ordinary) => ConnectionUse::UndoOnly,
             _ => return,
         };
-        self.connection = Some((connection, purpose));
+        self.connection = Some((connection, usable_for));
     }
 
     fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, ConnectionUse), Refusal> {
@@ -214,7 +212,7 @@ impl Node {
 
     fn exchange_on(
         &mut self,
-        (mut connection, purpose): (Connection, ConnectionUse),
+        (mut connection, usable_for): (Connection, ConnectionUse),
         is_new: bool,
         pipeline: &Pipeline<'_>,
     ) -> Result<Vec<Value>, Refusal> {
@@ -229,7 +227,7 @@ impl Node {
             Err(failure) => {
                 // If the undo got no answer either, both requests are already under way in the
                 // right order, and the connection is useless.
-                if purpose == ConnectionUse::Any {
+                if usable_for == ConnectionUse::Any {
                     self.keep_unanswered(connection, pipeline, &failure);
                 }
                 return Err(failure.into());
@@ -255,7 +253,7 @@ impl Node {
             }
             _ => {}
         }
-        self.connection = Some((connection, purpose));
+        self.connection = Some((connection, usable_for));
         Ok(rest)
     }
 

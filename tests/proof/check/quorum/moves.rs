@@ -45,7 +45,7 @@ impl World {
                 *doing = Doing::Sleep(until);
                 self.carry_out(index, outgoing, step);
             }
-            WaitStep::Rest { until } => *doing = Doing::Rest(until),
+            WaitStep::Rest { at } => *doing = Doing::Rest(at),
             WaitStep::Withdraw(end) => {
                 self.post(index, What::Leave);
                 self.on(index, WaitEvent::Withdrawn(end, Ok(())), None);

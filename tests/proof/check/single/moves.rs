@@ -38,7 +38,7 @@ impl World {
                 return self.ask(index, seen, arrival, now());
             }
             WaitStep::Sleep { at_most, .. } => Pending::Sleep(now() + at_most),
-            WaitStep::Rest { until } => Pending::Rest(until),
+            WaitStep::Rest { at } => Pending::Rest(at),
             WaitStep::Withdraw(end) => {
                 self.pend(index, Pending::Withdrawal(end));
                 return self.send(index, What::Leave, now());

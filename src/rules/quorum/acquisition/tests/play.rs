@@ -72,7 +72,7 @@ impl Play {
         }
     }
 
-    /// Each member that is asked for a place answers, twice.
+    /// Each member that is asked for a position answers, twice.
     pub(super) fn all_reply(&mut self, reply: impl Fn(usize) -> MemberAnswer) {
         for member in (0..self.since.len()).chain(0..self.since.len()) {
             let is_asked = self.outgoing.iter().any(|sent| sent.member == member);
@@ -113,7 +113,7 @@ pub(super) fn held_by(id: &str) -> View {
     View { state, mode, holders: vec![holder], ..free() }
 }
 
-/// The place of a request in a queue, behind nobody.
+/// The position of a request in a queue, behind nobody.
 pub(super) fn place(ticket: u64, view: View) -> Proposal {
     let (sleep, ticket) = (Duration::from_secs(1), Ticket(ticket));
     Proposal { view, position: 1, sleep, ticket, nominated: None, kept_out: false }
