@@ -485,8 +485,8 @@ fn each_documented_permission_is_needed_and_a_missing_one_is_named_with_78() {
     ];
     each_is_needed(&rule("ci", &["+hscan"]), |rule| {
         server.cli(&["FLUSHALL"]);
-        // As many as the history keeps.
-        server.cli(&[&["RPUSH", &side_key("L", "history")][..], &["x"; 16]].concat());
+        // As many as only another client can have added.
+        server.cli(&[&["RPUSH", &side_key("L", "history")][..], &["x"; 32]].concat());
         denied(&server, rule, &everything)
     });
     // They also suffice to hand a lock over.

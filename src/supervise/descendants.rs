@@ -1,7 +1,7 @@
 //! The processes that the command started, even those that left its group or session. rlock is
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
@@ -35,9 +35,10 @@ pub(super) struct Descendants {
     /// The environments of the command and its descendants contain it, unless they have replaced
     /// them; those of earlier children and of their orphans do not.
     token: Token,
-    /// The processes that were found below the command, whatever environment they have, by their
-    /// IDs. Only needed if rlock had children before.
-    found: HashMap<Pid, Process>,
+    /// Earlier children, their orphans and what these had started, since rlock began to stop the
+    /// command. Whatever becomes a child of rlock after that is the command's, because it may have
+    /// replaced its environment.
+    strangers: Option<HashSet<Pid>>,
     /// Whether orphans become children of rlock.
     adopts: bool,
 }
@@ -59,7 +60,7 @@ impl Descendants {
                 preexisting_children.retain(|child| Some(*child) != leader);
             }
         }
-        Ok(Self { is_alone, preexisting_children, token, found: HashMap::new(), adopts })
+        Ok(Self { is_alone, preexisting_children, token, strangers: None, adopts })
     }
 
     /// Asks the command and all its descendants to end, even if they are stopped. Looks for them
@@ -67,14 +68,14 @@ impl Descendants {
     pub(super) fn terminate(&mut self, command: &mut Child<'_>, until: Instant) {
         // A stopped process ends only once it is continued.
         let signals = [Signal::SIGTERM, Signal::SIGCONT];
-        // The search may take long. Unless every orphan that rlock adopts is one of the command, it
-        // comes first, because orphans are no longer below a parent that has ended.
-        let is_first = self.adopts && self.is_alone;
-        if is_first {
+        self.note_strangers(command, until);
+        // The search may take long. Unless rlock adopts orphans, it comes first, because they are no
+        // longer below a parent that has ended.
+        if self.adopts {
             signals.iter().for_each(|&signal| command.signal(signal));
         }
         let found = self.find(command, until);
-        if !is_first {
+        if !self.adopts {
             signals.iter().for_each(|&signal| command.signal(signal));
         }
         for signal in signals {
@@ -90,11 +91,10 @@ impl Descendants {
     /// Kills the command and all its descendants, including those started meanwhile. Returns what to
     /// say if some have not ended after a while.
     pub(super) fn kill_all(&mut self, command: &mut Child<'_>) -> Option<String> {
-        let (give_up, mut known) = (Instant::now() + KILL_TIME, Vec::new());
-        if !self.is_alone {
-            self.freeze(command, Instant::now() + KILL_TIME / 10);
-        }
+        // Unless that has been done, for a moment: nothing may delay the kill.
+        self.note_strangers(command, Instant::now() + REAP_TIME);
         command.signal(Signal::SIGKILL);
+        let (give_up, mut known) = (Instant::now() + KILL_TIME, Vec::new());
         loop {
             // First, and again at once, because a process that always starts the next and ends would
             // escape a longer search. When a child ends, what it started becomes a child of rlock.
@@ -126,19 +126,16 @@ impl Descendants {
         }
     }
 
-    /// Stops the command and its descendants, so that none can end before rlock has found what it
-    /// started. Looks until a moment.
-    fn freeze(&mut self, command: &mut Child<'_>, until: Instant) {
-        let mut frozen = HashSet::new();
-        while let Some(mut found) = self.find(command, until) {
-            found.retain(|process| frozen.insert(process.pid));
-            for process in &found {
-                let _ = kill(process.pid, Signal::SIGSTOP);
-            }
-            if found.is_empty() || Instant::now() >= until {
-                return;
-            }
+    /// Notes who is not the command's, while that still shows. Looks until a moment.
+    fn note_strangers(&mut self, command: &Child<'_>, until: Instant) {
+        if self.is_alone || self.strangers.is_some() {
+            return;
         }
+        let Some(kinship) = Kinship::look(until) else { return };
+        let Some(mut strangers) = kinship.children_of(getpid(), until) else { return };
+        strangers.retain(|child| !self.is_of(command, *child));
+        let below = kinship.below(&strangers, until).into_iter().map(|process| process.pid);
+        self.strangers = Some(below.chain(strangers.iter().copied()).collect());
     }
 
     /// What remains after the end of the command, even in its group, until that has been killed: what
@@ -208,9 +205,6 @@ impl Descendants {
         let mut live = Vec::from_iter(read.filter_map(|root| Process::read(*root)));
         live.retain(|process| !process.is_dead);
         live.extend(kinship.below(&roots, until));
-        if !self.is_alone {
-            self.found.extend(live.iter().map(|process| (process.pid, *process)));
-        }
         Some(live)
     }
 
@@ -228,13 +222,13 @@ impl Descendants {
     /// orphan of it. Strangers leave orphans too.
     fn is_of(&self, command: &Child<'_>, child: Pid) -> bool {
         let is_included = || Process::read(child).is_some_and(|child| command.includes(&child));
-        let was_found = || self.found.get(&child).is_some_and(|found| !found.has_ended());
+        let is_new = || match &self.strangers {
+            Some(strangers) => !strangers.contains(&child),
+            None => Process::may_have_been_given(child, self.token.as_str()) || is_included(),
+        };
         command.is(child)
             || self.is_alone
-            || !self.preexisting_children.contains(&child)
-                && (Process::may_have_been_given(child, self.token.as_str())
-                    || is_included()
-                    || was_found())
+            || !self.preexisting_children.contains(&child) && is_new()
     }
 
     /// Reaps this child if it has ended, and returns whether it has.
@@ -245,6 +239,9 @@ impl Descendants {
         // From now on, the kernel may reuse the process ID. The orphans that the child left are now
         // children of rlock.
         self.preexisting_children.iter_mut().filter(|it| **it == child).for_each(|it| *it = GONE);
+        if let Some(strangers) = &mut self.strangers {
+            strangers.remove(&child);
+        }
         true
     }
 }
