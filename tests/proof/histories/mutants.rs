@@ -298,7 +298,8 @@ fn without(line: &str, whole: bool) -> impl Iterator<Item = (String, String)> {
             parts.push(start..start + forward(&line[start..], &[" else ", " end"]));
         }
     }
-    let is_statement = line.contains('(') || line.contains(" = ");
+    // What begins with a parenthesis continues another line.
+    let is_statement = !line.starts_with('(') && (line.contains('(') || line.contains(" = "));
     let first = line.split([' ', '(']).next().unwrap_or_default();
     if whole && is_statement && !line.ends_with(',') && !WORDS.contains(&first) {
         parts.push(0..line.len());
