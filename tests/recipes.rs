@@ -324,6 +324,7 @@ fn locks_and_servers_are_monitored() {
         panic!("two")
     };
     let (check, of_servers) = checks.split_once('\n').unwrap();
+    let nagios = nagios.replace("redis://redis.example", &place.server.url());
     fs::write(place.file("check_rlock"), nagios).unwrap();
     let nagios = |place: &Place, status, told| {
         place.run("sh check_rlock inspect --attention").exits(status).shows(told);

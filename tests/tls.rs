@@ -251,6 +251,10 @@ fn an_unusable_certificate_exits_with_78_and_a_plain_explanation() {
         let (_server, url) = authority.serves(certificate, "no");
         trusting(&authority, &url).run(EXEC).exits(78).says(problem).says(remedy);
     }
+    let client = certified(&authority, "rediss://localhost:1");
+    let [file, key] = ["old.crt", "old.key"].map(|name| authority.path(name));
+    let client = client.with("RLOCK_TLS_CERT", &file).with("RLOCK_TLS_KEY", key);
+    client.run(EXEC).exits(78).says(&format!("{file}: not a valid certificate of X.509 version 3"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl<'a> Child<'a> {
         let program = command.prepare()?;
         let group = command.group.as_ref();
         let pid = spawn(&program, group.map(OwnGroup::id), inherited, start_before)?;
-        signals.mark_unreached();
+        signals.mark_early();
         Ok(Self { pid, end: None, group, is_to_stop: false })
     }
 

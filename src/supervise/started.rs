@@ -112,19 +112,21 @@ impl Processes for Started<'_> {
         // Last, because rlock stops there. Once is enough: the kernel too drops other stop signals
         // when it continues a process.
         let mut stop = None;
-        for Arrived { signal, by_terminal } in arrived {
+        for Arrived { signal, by_terminal, is_early } in arrived {
             // The loop looks at the command and its descendants in any case.
             if signal == Signal::SIGCHLD {
                 continue;
             }
-            let reached = by_terminal && self.child.shares_group();
-            if reached && signal == Signal::SIGHUP && getsid(None) == Ok(getpid()) {
+            let to_group = by_terminal && self.child.shares_group();
+            let by_leader = signal == Signal::SIGHUP && getsid(None) == Ok(getpid());
+            if to_group && by_leader {
                 // The terminal is gone, and the kernel tells only the leader of its session. When
                 // that ends, as flock(1) does, the kernel tells the whole group.
                 for signal in [Signal::SIGHUP, Signal::SIGCONT] {
                     let _ = killpg(getpgrp(), signal);
                 }
             }
+            let reached = to_group && (by_leader || !is_early);
             if signals::ends(signal) && !reached && self.child.has_ended() {
                 self.late = Some(signal);
             }

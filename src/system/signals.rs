@@ -40,6 +40,8 @@ pub(crate) struct Arrived {
     pub(crate) signal: Signal,
     /// Whether the kernel sent it for the terminal: the whole foreground group has received it.
     pub(crate) by_terminal: bool,
+    /// Whether the command may not have received it, because it did not exist yet.
+    pub(crate) is_early: bool,
 }
 
 /// Whether this signal asks a process to end.
@@ -122,12 +124,12 @@ impl Signals {
         !self.kept.is_empty()
     }
 
-    /// Marks the signals that have arrived as sent to this process only. Call this just after the
-    /// command has started: they may have come before it existed, and one that has reached it has
-    /// ended or stopped it, or is ignored by it, because a new program handles none.
-    pub(crate) fn mark_unreached(&mut self) {
+    /// Marks the signals that have arrived as early. Call this just after the command has started:
+    /// they may have come before it existed, and one that has reached it has ended or stopped it, or
+    /// is ignored by it, because a new program handles none.
+    pub(crate) fn mark_early(&mut self) {
         self.kept = self.pending();
-        self.kept.iter_mut().for_each(|arrived| arrived.by_terminal = false);
+        self.kept.iter_mut().for_each(|arrived| arrived.is_early = true);
     }
 
     /// Stops this process by the default action of a signal that it listens for. Returns when the
@@ -168,7 +170,7 @@ impl Signals {
             }
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
             let by_terminal = by_kernel && OF_TERMINALS.contains(&signal);
-            let one = Arrived { signal, by_terminal };
+            let one = Arrived { signal, by_terminal, is_early: false };
             if !arrived.contains(&one) {
                 arrived.push(one);
             }

@@ -158,6 +158,9 @@ fn configuration([authority, certificate, key]: &PemFiles) -> Result<Tls, UserMe
             .map_err(|error| match error {
                 // Any key that ring does not support.
                 rustls::Error::General(_) => key.fault("unsupported kind of key", USE_KEYS),
+                rustls::Error::InvalidCertificate(_) => {
+                    certificate.fault("not a valid certificate of X.509 version 3", "replace it")
+                }
                 error => reason_of(&error),
             })?,
         _ => builder.with_no_client_auth(),
