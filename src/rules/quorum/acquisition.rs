@@ -213,6 +213,7 @@ impl Acquisition {
         }
         if !matches!(reply, MemberAnswer::Heard(_)) {
             (state.last_reply, state.round) = (Some(reply), answered);
+            state.has_nominated = false;
         }
         match self.phase {
             AttemptPhase::Resting { until } => {
@@ -283,11 +284,16 @@ impl Acquisition {
     /// Asks a member, if it is idle, for what this round asks for; between rounds, for a position.
     fn ask(&mut self, member: usize) {
         let (round, state) = (self.round, &mut self.members.0[member]);
-        let (op, under_way) = match self.phase {
-            AttemptPhase::Asking { hold: Some((held, _)), .. } => {
-                (QuorumOp::Commit(self.ticket, held), UnderWay::Commit)
+        let (op, under_way) = match (&self.phase, &mut state.last_reply) {
+            (AttemptPhase::Asking { hold: Some((held, _)), .. }, _) => {
+                (QuorumOp::Commit(self.ticket, *held), UnderWay::Commit)
             }
-            _ => (QuorumOp::Propose(self.ticket), UnderWay::Propose),
+            (_, last_reply) => {
+                if let Some(MemberAnswer::Proposed(proposal)) = last_reply {
+                    state.has_nominated |= proposal.nominated.take().is_some();
+                }
+                (QuorumOp::Propose(self.ticket), UnderWay::Propose)
+            }
         };
         if state.under_way.is_none() {
             state.under_way = Some(under_way);

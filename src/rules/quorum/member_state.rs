@@ -26,6 +26,8 @@ pub struct MemberState {
     /// Whether the last attempt to listen to it failed.
     pub(super) is_deaf: bool,
     pub last_reply: Option<MemberAnswer>,
+    /// Whether that nominated the request, and the member was asked again since.
+    pub(super) has_nominated: bool,
     /// The round in which it gave that.
     pub round: u64,
     /// The last ticket that it has given.
@@ -44,16 +46,9 @@ impl MemberState {
         }
     }
 
-    /// What the member said when it nominated the request, if it does. Until it has answered again,
-    /// one that is asked again does not count.
+    /// What the member said when it nominated the request, if it does.
     pub(super) fn nominated(&self) -> Option<&Nomination> {
-        let nominated = self.proposal()?.nominated.as_ref();
-        nominated.filter(|_| self.under_way != Some(UnderWay::Propose))
-    }
-
-    /// Whether its last answer nominated the request.
-    pub(super) fn has_nominated(&self) -> bool {
-        self.proposal().is_some_and(|proposal| proposal.nominated.is_some())
+        self.proposal()?.nominated.as_ref()
     }
 
     /// The hold that the member has given in this round.

@@ -144,7 +144,8 @@ impl Acquisition {
     /// holders that it may join.
     fn is_named(&self) -> bool {
         // One that is asked again may nominate it again.
-        let others = self.members.iter().filter(|state| !state.has_nominated());
+        let keeps_out = |state: &&MemberState| state.nominated().is_none() && !state.has_nominated;
+        let others = self.members.iter().filter(keeps_out);
         others.filter_map(MemberState::view).any(|view| view.state != State::Free)
     }
 
