@@ -52,14 +52,42 @@ fn habit(word: &str) -> Option<String> {
 /// The fault of a command line with these words, for which clap gives this error; `None` if it asks
 /// for help or the version.
 pub(super) fn fault(error: &clap::Error, words: &[OsString]) -> Option<UserMessage> {
+    let asks = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let one_dash = long_option_with_one_dash(error, words);
+    if asks && one_dash.is_none() {
+        return None;
+    }
     let mut program = Cli::command();
     program.build();
     let named = |word: &OsString| program.find_subcommand(word);
     let subcommand = words.get(1).and_then(named);
     let later = words.iter().skip(2).find_map(named);
     let rejected = Rejected { error, program: &program, subcommand, later };
-    let asks = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    rejected.with_one_dash(words).or_else(|| (!asks).then(|| rejected.fault()))
+    let known = one_dash.and_then(|word| rejected.known_elsewhere(word, &format!("-{word}")));
+    known.or_else(|| (!asks).then(|| rejected.fault()))
+}
+
+/// A long option with one dash, in which clap finds an unknown option or value, or `-h`.
+fn long_option_with_one_dash<'a>(error: &clap::Error, words: &'a [OsString]) -> Option<&'a str> {
+    let value = first(error, ContextKind::InvalidValue).filter(|value| !value.is_empty());
+    let letter = || first(error, ContextKind::InvalidArg)?.strip_prefix('-');
+    let found = value.or_else(letter).unwrap_or("h");
+    let words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut short = words.filter(|word| word.starts_with('-') && !word.starts_with("--"));
+    let word = short.find(|word| word[1..].contains(found))?.split('=').next()?;
+    (word.len() > "-x".len()).then_some(word)
+}
+
+fn first(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    all(error, kind).first().copied()
+}
+
+fn all(error: &clap::Error, kind: ContextKind) -> Vec<&str> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text],
+        Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// A command line that clap rejects.
@@ -74,22 +102,22 @@ struct Rejected<'a> {
 
 impl Rejected<'_> {
     fn fault(&self) -> UserMessage {
-        let (argument, values) = (self.argument(), self.all(ContextKind::ValidValue));
+        let (argument, values) = (self.argument(), all(self.error, ContextKind::ValidValue));
         match (self.error.kind(), self.subcommand.map(Command::get_name)) {
             (
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand,
                 _,
             ) => advice("missing subcommand", SUBCOMMANDS),
             (ErrorKind::InvalidSubcommand, _) => {
-                let word = self.first(ContextKind::InvalidSubcommand).unwrap_or_default();
+                let word = first(self.error, ContextKind::InvalidSubcommand).unwrap_or_default();
                 // The most similar one is the last.
-                let similar = self.all(ContextKind::SuggestedSubcommand).pop();
+                let similar = all(self.error, ContextKind::SuggestedSubcommand).pop();
                 let similar = || similar.map_or(SUBCOMMANDS.into(), |it| format!("use {it}"));
                 let problem = format!("unknown subcommand {}", shown(word));
                 advice(problem, habit(word).unwrap_or_else(similar))
             }
             (ErrorKind::UnknownArgument, subcommand) => {
-                match (self.first(ContextKind::InvalidArg).unwrap_or_default(), subcommand) {
+                match (first(self.error, ContextKind::InvalidArg).unwrap_or_default(), subcommand) {
                     (option, _) if option.starts_with('-') => self.unknown_option(option),
                     (_, None) => advice("missing subcommand before '--'", SUBCOMMANDS),
                     (word, Some("acquire")) => UserMessage::of_value(AFTER_NAME, word)
@@ -101,7 +129,7 @@ impl Rejected<'_> {
                 }
             }
             (ErrorKind::MissingRequiredArgument, subcommand) => {
-                let missing = self.all(ContextKind::InvalidArg).into_iter().map(name);
+                let missing = all(self.error, ContextKind::InvalidArg).into_iter().map(name);
                 let missing = Vec::from_iter(missing).join(" and ");
                 let remedy = match subcommand.unwrap_or_default() {
                     "release" if missing.contains("--force") => ASKS_FIRST.to_owned(),
@@ -112,7 +140,7 @@ impl Rejected<'_> {
                 advice(format!("missing {missing}"), remedy)
             }
             (ErrorKind::ArgumentConflict, _) => {
-                let others = self.all(ContextKind::PriorArg).into_iter().map(name);
+                let others = all(self.error, ContextKind::PriorArg).into_iter().map(name);
                 let others = listed(others.filter(|other| *other != argument), "or");
                 let problem = match &*others {
                     "" => format!("{argument} is given twice"),
@@ -124,7 +152,8 @@ impl Rejected<'_> {
                 advice(format!("{argument} does not take a value"), "remove the value")
             }
             (ErrorKind::InvalidValue, _) => {
-                let problem = match self.first(ContextKind::InvalidValue).unwrap_or_default() {
+                let problem = match first(self.error, ContextKind::InvalidValue).unwrap_or_default()
+                {
                     "" => format!("missing value after {argument}"),
                     value => format!("{argument}: unknown value: {}", shown(value)),
                 };
@@ -148,7 +177,8 @@ impl Rejected<'_> {
             if option[1..].starts_with(|c: char| c.is_ascii_digit()) {
                 return advice(format!("negative value {}", shown(option)), "use a positive one");
             }
-            let similar = self.first(ContextKind::SuggestedArg).map(|it| format!("use {it}"));
+            let similar =
+                first(self.error, ContextKind::SuggestedArg).map(|it| format!("use {it}"));
             let problem = format!("unknown option {}", shown(option));
             advice(problem, similar.unwrap_or_else(|| self.help()))
         })
@@ -179,17 +209,6 @@ impl Rejected<'_> {
         })
     }
 
-    /// A long option with one dash, in which clap finds an unknown option or value, or `-h`.
-    fn with_one_dash(&self, words: &[OsString]) -> Option<UserMessage> {
-        let value = self.first(ContextKind::InvalidValue).filter(|value| !value.is_empty());
-        let letter = || self.first(ContextKind::InvalidArg)?.strip_prefix('-');
-        let found = value.or_else(letter).unwrap_or("h");
-        let words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
-        let mut short = words.filter(|word| word.starts_with('-') && !word.starts_with("--"));
-        let word = short.find(|word| word[1..].contains(found))?.split('=').next()?;
-        if word.len() > "-x".len() { self.known_elsewhere(word, &format!("-{word}")) } else { None }
-    }
-
     /// The subcommands with this option, such as `-n` or `--wait`.
     fn owners(&self, option: &str) -> Vec<&str> {
         let is_same = |argument: &Arg| {
@@ -208,19 +227,7 @@ impl Rejected<'_> {
 
     /// The argument that the error is about, such as `--ttl` or `NAME`.
     fn argument(&self) -> &str {
-        self.first(ContextKind::InvalidArg).map_or("argument", name)
-    }
-
-    fn first(&self, kind: ContextKind) -> Option<&str> {
-        self.all(kind).first().copied()
-    }
-
-    fn all(&self, kind: ContextKind) -> Vec<&str> {
-        match self.error.get(kind) {
-            Some(ContextValue::String(text)) => vec![text],
-            Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
-            _ => Vec::new(),
-        }
+        first(self.error, ContextKind::InvalidArg).map_or("argument", name)
     }
 }
 
