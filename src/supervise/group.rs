@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, stderr, stdin, stdout};
 use std::os::fd::AsFd;
 
-use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{Pid, setpgid, tcgetpgrp};
 
@@ -32,9 +31,7 @@ impl OwnGroup {
         if group == Group::Inherited || has_terminal() {
             return Ok(None);
         }
-        // Otherwise, the leader would be the init of that namespace, and all would end with it.
-        let made = if leave_pid_namespace() { Err(Errno::ENOMEM.into()) } else { Self::create() };
-        made.map(Some).map_err(no_process)
+        Self::create().map(Some).map_err(no_process)
     }
 
     /// Makes an empty group. Its leader is also hidden from a wait for "any child", with which

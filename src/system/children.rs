@@ -50,8 +50,9 @@ pub(super) unsafe fn fork(run: &dyn Fn() -> c_int) -> nix::Result<Pid> {
     unsafe { clone(enter, argument.cast(), stack, flags) }
 }
 
-/// Whether children begin in another PID namespace, as after unshare(2). They do not see rlock, and
-/// none can start once the first has ended.
+/// Whether children begin in another PID namespace, as after unshare(2). No command can start there:
+/// it does not see rlock as its parent, or the leader of its group has ended as the init of that
+/// namespace.
 pub(crate) fn leave_pid_namespace() -> bool {
     let [own, theirs] = ["pid", "pid_for_children"]
         .map(|kind| std::fs::read_link(format!("/proc/self/ns/{kind}")).ok());
