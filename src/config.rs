@@ -10,11 +10,11 @@ use std::time::Duration;
 pub use handover::ReadOnce;
 pub(crate) use handover::{Handover, KEEPER};
 pub use server::ServerSettings;
-use variables::{given, setting};
+pub(crate) use variables::{min_replicas, token, ttl};
 
 use crate::cli;
 use crate::error::Error;
-use crate::rules::{BoundedDuration, Label, Token, Ttl, UserMessage};
+use crate::rules::{BoundedDuration, Ttl, UserMessage};
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
@@ -33,43 +33,20 @@ impl Terms {
     /// `read_once` is what a keeper has received: the contents of files that cannot be read twice.
     pub fn resolve(
         common: &cli::CommonArgs,
-        mut lock: cli::LockArgs,
+        lock: cli::LockArgs,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
-        let wait_limit = if lock.nonblock {
-            Some(Duration::ZERO)
-        } else {
-            setting(lock.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get)
-        };
+        let lock = variables::complete_lock(lock)?;
+        let wait_limit =
+            if lock.nonblock { Some(Duration::ZERO) } else { lock.wait.map(BoundedDuration::get) };
         if lock.supersede && wait_limit == Some(Duration::ZERO) {
             let fault = UserMessage::new("--supersede requires waiting");
             return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
-        let (ttl, min_replicas) = lease(lock.ttl, lock.min_replicas)?;
-        lock.owner = setting(lock.owner, "RLOCK_OWNER", str::parse)?;
-        lock.label = lock.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
+        let (ttl, min_replicas) = (ttl(lock.ttl)?, min_replicas(lock.min_replicas)?);
         let server = ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?;
         Ok(Self { server, lock, ttl, wait_limit, start_limit: wait_limit })
     }
-}
-
-/// Returns the length of each lease, and how many replicas must confirm it.
-pub(crate) fn lease(ttl: Option<Ttl>, replicas: Option<u32>) -> Result<(Ttl, u32), Error> {
-    let ttl = setting(ttl, "RLOCK_TTL", str::parse)?.unwrap_or(Ttl::DEFAULT);
-    Ok((ttl, min_replicas(replicas)?))
-}
-
-/// Returns how many replicas must confirm a renewal.
-pub(crate) fn min_replicas(replicas: Option<u32>) -> Result<u32, Error> {
-    Ok(setting(replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0))
-}
-
-/// Returns the token of the hold to renew or release.
-pub(crate) fn token(argument: Option<Token>) -> Result<Token, Error> {
-    setting(argument, "RLOCK_TOKEN", str::parse)?.ok_or_else(|| {
-        let remedy = "set RLOCK_TOKEN to the token that acquire printed";
-        Error::Usage(UserMessage::new("no token").with_remedy(remedy))
-    })
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub fn replicas(text: &str) -> Result<u32, UserMessage> {
 
 // Where the server is and how much to print: on every subcommand. (No doc comment on flattened
 // structs: clap would show it instead of the subcommand's.)
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[group(skip)]
 pub struct CommonArgs {
     /// Use this lock server; repeat for a quorum [env: RLOCK_URL]

@@ -5,29 +5,32 @@ use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::libc;
 
 use super::handover::ReadOnce;
+use super::variables::{given, variable};
+use crate::cli::CommonArgs;
+use crate::error::Error;
 use crate::rules::{Failure, FailureKind, Instant, SystemCall, UserMessage, show};
 use crate::store::denial;
-use crate::store::location::Reread;
+use crate::store::location::{Credentials, Pem, PemFiles, Reread, TlsFiles};
 use crate::system::poll::{Want, ready};
 use crate::text::{is_harmless, quoted};
 
 /// The purpose of a file: the option or variable that names it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileRole(pub(super) &'static str);
+struct FileRole(&'static str);
 
 impl FileRole {
-    pub(super) const PASSWORD: Self = Self("--password-file");
-    pub(super) const SENTINEL_PASSWORD: Self = Self("RLOCK_SENTINEL_PASSWORD_FILE");
-    pub(super) const AUTHORITY: Self = Self("--tls-ca");
-    pub(super) const CERTIFICATE: Self = Self("--tls-cert");
-    pub(super) const KEY: Self = Self("--tls-key");
+    const PASSWORD: Self = Self("--password-file");
+    const SENTINEL_PASSWORD: Self = Self("RLOCK_SENTINEL_PASSWORD_FILE");
+    const AUTHORITY: Self = Self("--tls-ca");
+    const CERTIFICATE: Self = Self("--tls-cert");
+    const KEY: Self = Self("--tls-key");
 
     fn is_password(self) -> bool {
         [Self::PASSWORD, Self::SENTINEL_PASSWORD].contains(&self)
@@ -48,15 +51,72 @@ impl Files {
         Self { timeout, warnings: Vec::new(), read_once }
     }
 
+    /// Returns the logins for the servers and for the sentinels. On `local:`, no server could ask
+    /// for a password, so the files are not read.
+    pub(super) fn credentials(
+        &mut self,
+        options: &CommonArgs,
+        is_local: bool,
+    ) -> Result<[Credentials; 2], Error> {
+        let of_sentinels = given(FileRole::SENTINEL_PASSWORD.0).map(PathBuf::from);
+        let mut login = |role: FileRole, path: Option<&PathBuf>, [username, setting]: [_; 2]| {
+            let username = variable(username)?;
+            let Some(path) = path.filter(|_| !is_local) else {
+                let password = variable(setting)?;
+                return Ok::<_, Error>(Credentials { username, password, reread: None, setting });
+            };
+            let (password, reread) = self.password(role, path)?;
+            Ok(Credentials { username, password: Some(password), reread, setting: role.0 })
+        };
+        Ok([
+            login(
+                FileRole::PASSWORD,
+                options.password_file.as_ref(),
+                ["RLOCK_USERNAME", "RLOCK_PASSWORD"],
+            )?,
+            login(
+                FileRole::SENTINEL_PASSWORD,
+                of_sentinels.as_ref(),
+                ["RLOCK_SENTINEL_USERNAME", "RLOCK_SENTINEL_PASSWORD"],
+            )?,
+        ])
+    }
+
+    /// Returns the files for TLS, and how to read them again.
+    pub(super) fn tls(&mut self, options: &CommonArgs) -> Result<TlsFiles, Error> {
+        let paths = [&options.tls_ca, &options.tls_cert, &options.tls_key];
+        match paths {
+            [None, None, None] => return Ok(TlsFiles::default()),
+            [_, certificate, key] if certificate.is_some() != key.is_some() => {
+                let what = "--tls-cert and --tls-key are needed together; set both";
+                return Err(Error::Config(what.into()));
+            }
+            _ => {}
+        }
+        let paths = paths.map(|it| it.as_deref().map(absolute));
+        let read = move |files: &mut Self| -> Result<PemFiles, Failure> {
+            let mut pems = PemFiles::default();
+            let roles = [FileRole::AUTHORITY, FileRole::CERTIFICATE, FileRole::KEY];
+            for ((pem, path), role) in pems.iter_mut().zip(&paths).zip(roles) {
+                if let Some(path) = path {
+                    *pem = Some(Pem { text: files.read(role, path)?, path: path.clone() });
+                }
+            }
+            Ok(pems)
+        };
+        let (first, again) = (read(self)?, self.clone());
+        let reread = move || read(&mut again.clone());
+        Ok(TlsFiles::new(&first, Arc::new(reread))?)
+    }
+
     /// Returns the first line, and how to read it again if the file is not a pipe.
-    pub(super) fn password(
+    fn password(
         &mut self,
         role: FileRole,
         path: &Path,
     ) -> Result<(String, Option<Reread<String>>), Failure> {
         let password = self.first_line(role, path)?;
-        // A keeper changes its directory.
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = absolute(path);
         let timeout = self.timeout;
         let reread = move || {
             // Reading a pipe would delay each login, and in vain.
@@ -84,7 +144,7 @@ impl Files {
 
     /// Returns a whole file. Of a password file it may return only the beginning with the first
     /// line.
-    pub(super) fn read(&mut self, role: FileRole, path: &Path) -> Result<Vec<u8>, Failure> {
+    fn read(&mut self, role: FileRole, path: &Path) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.read_once.get(role.0) {
             return Ok(text.clone());
         }
@@ -150,6 +210,11 @@ impl Files {
         }
         Ok((text, found))
     }
+}
+
+/// Returns a path that stays valid when a keeper changes its directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn first_line(text: &[u8]) -> &[u8] {

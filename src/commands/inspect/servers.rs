@@ -3,7 +3,7 @@
 use super::screen::Screen;
 use crate::cli::InspectArgs;
 use crate::commands::output;
-use crate::config::{ReadOnce, ServerSettings, lease};
+use crate::config::{self, ReadOnce, ServerSettings};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::object;
@@ -21,7 +21,8 @@ pub(super) fn run(options: &InspectArgs, report: &Report) -> Result<Exit, Error>
         }
         subject => subject.as_ref().and_then(Subject::name).cloned(),
     };
-    let (ttl, min_replicas) = lease(options.ttl, options.min_replicas)?;
+    let (ttl, min_replicas) =
+        (config::ttl(options.ttl)?, config::min_replicas(options.min_replicas)?);
     let server =
         ServerSettings::resolve(&options.common, Some(ttl), min_replicas, ReadOnce::new())?;
     report.detail(format_args!("using {server}"));
