@@ -19,6 +19,7 @@ mod reminders;
 pub mod renewals;
 pub(crate) mod request;
 mod retries;
+mod server_time;
 pub mod servers;
 mod standing;
 pub mod supervisor;
@@ -35,10 +36,11 @@ pub use instant::Instant;
 pub use lateness::{Lateness, NotRunning};
 pub use lease::Lease;
 pub(crate) use lock::FORMAT;
+pub(crate) use lock::clients::CLOSED;
+pub use lock::clients::{HoldState, Holder, Waiter};
 pub use lock::ending::{Ending, Operator, Reason, variant};
 pub use lock::pattern::{Pattern, Subject};
-pub(crate) use lock::view::CLOSED;
-pub use lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
+pub use lock::view::{State, View};
 pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, HoldKind, Id, Key, Label, Mode, Name, Outcome,
     Owner, Prefix, ProcessId, Record, Skipped, Slot, Stored, Token,
@@ -52,6 +54,7 @@ pub use request::{
     Seen, Ticket, Verdict,
 };
 pub use retries::{Attempts, Next};
+pub use server_time::ServerTime;
 pub(crate) use standing::{Standing, foreign, freeing};
 pub(crate) use system_call::{Blame, NAME_ANOTHER, SystemCall};
 pub use user_message::UserMessage;

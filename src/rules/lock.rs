@@ -1,6 +1,7 @@
 //! The domain types: the name and key of a lock; the mode and owner of a hold.
 
 mod client_info;
+pub(super) mod clients;
 mod enclosing;
 pub(super) mod ending;
 mod history;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::duration::Ttl;
 use super::failure::Failure;
 use super::instant::Instant;
+use super::lock::clients::{Holder, Waiter};
 use super::lock::ending::{Operator, Reason};
-use super::lock::view::{Holder, ServerTime, View, Waiter};
+use super::lock::view::View;
 use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
+use super::server_time::ServerTime;
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
 /// In `lua/requests/`, a request is whatever a client asks of a server: each script there is one.

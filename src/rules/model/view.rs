@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::lock::{Hold, QueueEntry};
 use super::transaction::Transaction;
-use crate::rules::lock::view::{self};
+use crate::rules::lock::clients;
 use crate::rules::{Fence, HoldState, Holder, ServerTime, State, Token, View};
 use crate::text::printable;
 
@@ -80,8 +80,8 @@ impl Transaction<'_> {
 }
 
 /// A waiter, as others see it.
-pub(super) fn shown_waiter(waiter: &QueueEntry) -> view::Waiter {
-    view::Waiter {
+pub(super) fn shown_waiter(waiter: &QueueEntry) -> clients::Waiter {
+    clients::Waiter {
         id: id(&waiter.token),
         mode: waiter.mode,
         client: waiter.client.clone(),
