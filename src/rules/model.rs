@@ -30,7 +30,7 @@ mod view;
 pub use lock::{Lock, Mail, Message};
 use transaction::Transaction;
 
-use crate::rules::View;
+use crate::rules::{Record, View};
 
 impl Lock {
     /// The lock at this time, for one request.
@@ -77,7 +77,10 @@ impl Lock {
 
     /// The latest time at which something is known to have happened.
     pub(crate) fn latest(&self) -> u64 {
-        self.history.iter().map(|entry| entry.at.0).fold(self.fence / 1_000, u64::max)
+        self.history
+            .iter()
+            .map(|entry| Record::of(entry).number("at"))
+            .fold(self.fence / 1_000, u64::max)
     }
 
     /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
@@ -118,8 +121,9 @@ impl Lock {
                 .queue
                 .iter()
                 .all(|waiter| is_time(waiter.since) && is_time(waiter.alive) && is_ttl(waiter.ttl))
-            && self.history.iter().all(|entry| {
-                is_time(entry.at.0) && is_time(entry.acquired.0) && is_fence(entry.fence.0)
+            && self.history.iter().map(|entry| Record::of(entry)).all(|entry| {
+                ["at", "acquired"].iter().all(|name| is_time(entry.number(name)))
+                    && is_fence(entry.number("fence"))
             })
     }
 }
@@ -128,7 +132,7 @@ impl Lock {
 mod tests {
     use super::lock::{Guard, Hold, LONGEST_TTL, Mark, Newest, QueueEntry, TOO_FAR, Tombstone};
     use super::*;
-    use crate::rules::{ClientInfo, Fence, HistoryEntry, ServerTime};
+    use crate::rules::{ClientInfo, HistoryEntry, ServerTime};
 
     /// A lock with one of everything, all at time 50.
     fn full() -> Lock {
@@ -146,7 +150,7 @@ mod tests {
             newest: Some(newest),
             queue: vec![QueueEntry { token: "waiter".into(), alive: 50, ..QueueEntry::default() }],
             holds: vec![hold],
-            history: vec![HistoryEntry::default()],
+            history: vec![HistoryEntry::default().into()],
             tombstones: vec![Tombstone { mark: Mark::Token(String::new()), until: 50 }],
             ..Lock::default()
         }
@@ -156,7 +160,7 @@ mod tests {
     fn the_latest_time_is_that_of_the_last_grant_or_of_the_last_end() {
         let ended = HistoryEntry { at: ServerTime(60), ..HistoryEntry::default() };
         for (fence, latest) in [(50_000, 60), (70_000, 70)] {
-            let lock = Lock { fence, history: vec![ended.clone()], ..Lock::default() };
+            let lock = Lock { fence, history: vec![ended.clone().into()], ..Lock::default() };
             assert_eq!(lock.latest(), latest);
         }
     }
@@ -173,8 +177,8 @@ mod tests {
             |lock, time| lock.holds[0].since = Some(time),
             |lock, time| lock.queue[0].since = time,
             |lock, time| lock.queue[0].alive = time,
-            |lock, time| lock.history[0].at = ServerTime(time),
-            |lock, time| lock.history[0].acquired = ServerTime(time),
+            |lock, time| lock.history = vec![format!("\nended released\nat {time}")],
+            |lock, time| lock.history = vec![format!("\nended released\nacquired {time}")],
         ];
         let fences: &[fn(&mut Lock, u64)] = &[
             |lock, fence| lock.fence = fence,
@@ -182,7 +186,7 @@ mod tests {
             |lock, ticket| lock.ticket = ticket,
             |lock, ticket| lock.newest.as_mut().unwrap().ticket = ticket,
             |lock, fence| lock.holds[0].fence = fence,
-            |lock, fence| lock.history[0].fence = Fence(fence),
+            |lock, fence| lock.history = vec![format!("\nended released\nfence {fence}")],
         ];
         let ttls: &[fn(&mut Lock, u64)] =
             &[|lock, ttl| lock.holds[0].ttl = ttl, |lock, ttl| lock.queue[0].ttl = ttl];

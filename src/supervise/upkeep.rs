@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::renewer::{RenewableHold, Renewer, Wakeups};
 use crate::error::Error;
@@ -67,8 +68,8 @@ impl Upkeep {
     fn open(hold: RenewableHold, machine: Machine, mut report: Report) -> io::Result<Self> {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
         let (sender, events) = channel()?;
-        let spare = repeat_with(|| alarm.as_fd().try_clone_to_owned()).take(SPARE);
-        spare.collect::<io::Result<Vec<_>>>()?;
+        let spare = repeat_with(|| fcntl_dupfd_cloexec(&alarm, 0)).take(SPARE);
+        spare.collect::<Result<Vec<_>, _>>()?;
         report.stderr_wait = StderrWait::Short(None);
         let (store, kill_after) = (Mutex::default(), machine.kill_after);
         let renewer = Arc::new(Renewer { store, hold, kill_after, sender, wakeups, report });

@@ -10,8 +10,7 @@ use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime, show, 
 use crate::text::printable;
 
 /// An entry in the history of a lock: how a hold ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HistoryEntry {
     pub ending: Ending,
     pub at: ServerTime,
@@ -74,14 +73,6 @@ impl From<HistoryEntry> for String {
         let held =
             format!("\nid {id}\nmode {mode}\nfence {fence}\nacquired {acquired}\nsince {since}");
         [ended, held, client].concat()
-    }
-}
-
-impl TryFrom<String> for HistoryEntry {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::of(&Record::of(&text)).ok_or("unknown ending")
     }
 }
 

@@ -7,26 +7,30 @@ use crate::rules::{Mode, ServerTime};
 /// The items of a record, each of which is a line break, a name, a space and a value. A reader skips
 /// names that it does not know, and a missing value is empty. Of several items with the same name, the
 /// first counts.
-pub struct Record<'a>(Vec<(&'a str, &'a str)>);
+pub struct Record<'a>(&'a str);
 
 impl<'a> Record<'a> {
     /// Reads what another client wrote, which may have another version or be hostile.
     pub fn of(text: &'a str) -> Self {
-        let items = text.split('\n').skip(1);
-        Self(items.map(|item| item.split_once(' ').unwrap_or((item, ""))).collect())
+        Self(text)
+    }
+
+    fn items(&self) -> impl Iterator<Item = &'a str> {
+        self.0.split('\n').skip(1)
     }
 
     /// What it is a record of: the name of its first item.
     pub fn kind(&self) -> &'a str {
-        self.0.first().map_or("", |(name, _)| name)
+        self.items().next().map_or("", |item| item.split(' ').next().unwrap_or(item))
     }
 
     pub fn get(&self, name: &str) -> &'a str {
-        self.0.iter().find(|item| item.0 == name).map_or("", |(_, value)| value)
+        let value = |item: &'a str| item.strip_prefix(name)?.strip_prefix(' ');
+        self.items().find_map(value).unwrap_or("")
     }
 
     /// A number; 0 if it was lost.
-    pub(super) fn number(&self, name: &str) -> u64 {
+    pub(in crate::rules) fn number(&self, name: &str) -> u64 {
         self.get(name).parse().unwrap_or(0)
     }
 

@@ -4,11 +4,17 @@ use super::lock::Hold;
 use super::transaction::Transaction;
 use super::view::{id, waited};
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, ServerTime, Skipped,
+    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, Record, ServerTime,
+    Skipped,
 };
 
 /// How many holds the history keeps.
 pub(super) const HISTORY_LENGTH: usize = 16;
+
+/// Reads an entry; `None` if the hold ended in a way that only later versions know.
+fn entry(text: &str) -> Option<HistoryEntry> {
+    HistoryEntry::of(&Record::of(text))
+}
 
 impl Transaction<'_> {
     /// The entry for a hold that ends with this outcome of its command; `None` if there is none to
@@ -54,11 +60,12 @@ impl Transaction<'_> {
     /// entry, which always stays, the oldest of all.
     fn least_useful(&self) -> usize {
         let older = self.lock.history.split_last().map_or(&[][..], |(_, older)| older);
-        older.iter().position(HistoryEntry::ended_well).unwrap_or(0)
+        let ended_well = |text: &String| entry(text).is_some_and(|entry| entry.ended_well());
+        older.iter().position(ended_well).unwrap_or(0)
     }
 
     pub(super) fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
-        self.lock.history.extend(entries);
+        self.lock.history.extend(entries.into_iter().map(String::from));
         while self.lock.history.len() > HISTORY_LENGTH {
             self.lock.history.remove(self.least_useful());
         }
@@ -75,9 +82,10 @@ impl Transaction<'_> {
         }
     }
 
-    pub(super) fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
+    pub(super) fn recorded(&self, token: &str) -> Option<HistoryEntry> {
         let id = id(token);
-        self.lock.history.iter().rev().find(|entry| entry.id == id)
+        let found = self.lock.history.iter().rev().find(|text| Record::of(text).get("id") == id);
+        entry(found?)
     }
 
     /// The entries for the last of these expired holds, the earliest first.
@@ -98,6 +106,6 @@ impl Transaction<'_> {
         let known = self.lock.written.is_some();
         let expired = self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now);
         let expired = self.expired_entries(expired);
-        self.lock.history.iter().cloned().chain(expired).collect()
+        self.lock.history.iter().filter_map(|text| entry(text)).chain(expired).collect()
     }
 }

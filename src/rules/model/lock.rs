@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::rules::lease::CLAIM_WINDOW;
 use crate::rules::lock::stored;
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Mode, Nomination, Operator, Owner, Skipped,
-    Slot,
+    ClientInfo, Ending, Fence, HoldState, Mode, Nomination, Operator, Owner, Skipped, Slot,
 };
 
 /// A day, in milliseconds.
@@ -55,8 +54,8 @@ pub struct Lock {
     /// The waiter that knows it is the head of the queue.
     pub notified: Option<String>,
     pub revoked_up_to: RevokedUpTo,
-    /// How the last holds ended, the latest last.
-    pub history: Vec<HistoryEntry>,
+    /// How the last holds ended, the latest last: records, because most calls read none.
+    pub history: Vec<String>,
     pub skipped: Option<Skipped>,
     pub tombstones: Vec<Tombstone>,
     /// The messages to waiters that are not sent yet.

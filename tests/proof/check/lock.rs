@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::scope::{is_whole, whose};
 use rlock::rules::model::lock::Lock;
-use rlock::rules::{Ending, HistoryEntry};
+use rlock::rules::{Ending, HistoryEntry, Record};
 
 /// How long before now a time is put that no longer matters, in milliseconds.
 const LONG_AGO: u64 = 100_000;
@@ -33,10 +33,10 @@ pub(super) fn rebase(lock: &mut Lock, back: u64) {
 /// Gives all times that no longer matter the same values, and blanks what is only shown. Of the
 /// history remains which of the tokens that still matter had a hold.
 pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -> bool) {
-    lock.history.retain(|entry| matters(&entry.id));
+    lock.history.retain(|entry| matters(Record::of(entry).get("id")));
     for entry in &mut lock.history {
-        let id = std::mem::take(&mut entry.id);
-        *entry = HistoryEntry { id, ending: Ending::Expired, ..HistoryEntry::default() };
+        let id = Record::of(entry).get("id").to_owned();
+        *entry = HistoryEntry { id, ending: Ending::Expired, ..HistoryEntry::default() }.into();
     }
     lock.history.dedup();
     lock.mail.clear();

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 use rlock::rules::{
-    Ending, HistoryEntry, Mode, Operator, Outcome, Reason, Release, Renewal, Revocation, State,
-    Token,
+    Ending, Mode, Operator, Outcome, Reason, Record, Release, Renewal, Revocation, State, Token,
 };
 use rlock::store::{NEVER, Store};
 
@@ -127,20 +126,24 @@ fn a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well() {
         both.play(&Step::Ask(a_client(0)));
         both.play(&Step::Revoke(Revocation::Now, 0));
         (0..40).for_each(|number| hold(both, u8::from(number % 5 == 3)));
-        let (last, older) = both.model.history.split_last().unwrap();
-        assert_eq!((older.len(), older[0].ending), (15, Ending::Revoked));
-        let failed = |past: &&HistoryEntry| past.outcome == Outcome::Exit(1);
-        assert_eq!((older.iter().filter(failed).count(), last.outcome), (8, Outcome::Exit(0)));
+        let items = |both: &Both<'_>, name: &str| -> Vec<String> {
+            let items = both.model.history.iter().map(|entry| Record::of(entry).get(name).into());
+            items.collect()
+        };
+        assert_eq!((both.model.history.len(), &items(both, "ended")[0][..]), (16, "revoked"));
+        let outcomes = items(both, "outcome");
+        let failed = outcomes.iter().filter(|outcome| *outcome == "exit 1");
+        assert_eq!((failed.count(), &outcomes[15][..]), (8, "exit 0"));
         (0..16).for_each(|_| hold(both, 1));
         hold(both, 0);
-        assert_eq!(both.model.history[15].outcome, Outcome::Exit(0));
+        assert_eq!(items(both, "outcome")[15], "exit 0");
         // Several holds expire at once.
         for client in 0..5 {
             both.play(&Step::Ask(Ask { mode: Mode::Shared, ..a_client(client) }));
         }
         both.play(&Step::Pass(30_001));
         hold(both, 0);
-        assert_eq!(both.model.history.iter().filter(|it| it.ending == Ending::Expired).count(), 5);
+        assert_eq!(items(both, "ended").iter().filter(|ending| *ending == "expired").count(), 5);
     });
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
         (if waiter.next { ticket - NEXT_OFFSET } else { ticket }, waiter.token.clone())
     });
     let marks = lock.tombstones.iter().map(|it| (it.until as i64, member(&it.mark)));
-    let history = lock.history.iter().map(|entry| String::from(entry.clone()).into());
+    let history = lock.history.iter().map(|entry| entry.clone().into());
     let side_keys = [
         ("state", Data::Hash(state.filter(|(_, value)| !value.is_empty()).collect())),
         ("holds", sorted(holds)),
