@@ -1,5 +1,7 @@
 //! `rlock exec`: a command under a lock.
 
+use std::time::Duration;
+
 use super::grant::{Grant, SLOT, release};
 use super::identity;
 use super::parent;
@@ -37,7 +39,7 @@ pub(super) fn run(
     let mut terms = Terms::resolve(&options.common, options.lock, ReadOnce::new())?;
     if may_run_unlocked {
         // One attempt tells whether a server answers.
-        terms.start_limit = None;
+        terms.start_limit = Duration::ZERO;
     }
     let mut words = options.command.into_iter();
     // There is at least one word.
