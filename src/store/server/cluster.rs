@@ -121,7 +121,7 @@ impl Cluster {
     ) -> Result<Reply, Failure> {
         // Bounds how long to wait for a migration, and for nodes that do not answer one after
         // another.
-        let limit = Limit::new(self.io_timeout, interrupt);
+        let limit = Limit::of_attempt(self.io_timeout, interrupt);
         let mut absent = Vec::<(usize, Failure)>::new();
         let mut at = self.owner(&absent, limit).map_err(|failures| {
             Failure::worst(failures)
@@ -183,7 +183,7 @@ impl Cluster {
 
     /// The masters that the first node to answer names.
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
-        let limit = Limit::new(self.io_timeout, NEVER);
+        let limit = Limit::of_attempt(self.io_timeout, NEVER);
         let answer = first("node", self.others(), ask_for_masters, &mut self.diagnostics, limit);
         let (index, node, masters) = answer.map_err(Failure::worst)?;
         self.nodes[index] = node;

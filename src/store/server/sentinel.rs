@@ -122,7 +122,7 @@ impl Topology for Sentinel {
             // It follows an earlier request, wherever that went.
             return Ok(self.master.run_script(call, false, interrupt)?);
         }
-        let master = self.master(None, Limit::new(call.time(self.io_timeout), interrupt))?;
+        let master = self.master(None, Limit::of_attempt(call.time(self.io_timeout), interrupt))?;
         let mut reply = master.run_script(call, false, interrupt);
         let named = self.master.endpoint().clone();
         // During a failover, another sentinel may already name the new master, and one may be wrong.
@@ -131,7 +131,8 @@ impl Topology for Sentinel {
             refusal.is_not_here() || failure.is_transient() && !failure.maybe_executed()
         };
         if reply.as_ref().is_err_and(is_elsewhere)
-            && let Ok(other) = self.master(Some(named), Limit::new(TO_NAME_ANOTHER, interrupt))
+            && let Ok(other) =
+                self.master(Some(named), Limit::of_attempt(TO_NAME_ANOTHER, interrupt))
         {
             reply = other.run_script(call, false, interrupt);
         }
@@ -154,7 +155,7 @@ impl Topology for Sentinel {
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
-        Ok(vec![self.master(None, Limit::new(self.io_timeout, NEVER))?])
+        Ok(vec![self.master(None, Limit::of_attempt(self.io_timeout, NEVER))?])
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -113,7 +113,8 @@ impl Node {
         let pipeline = &Pipeline { interrupt, ..*pipeline };
         if pipeline.kind == PipelineKind::Undo {
             for mut connection in self.unanswered_elsewhere.drain(..) {
-                let _ = connection.exchange(pipeline.commands, Limit::new(Duration::ZERO, NEVER));
+                let _ = connection
+                    .exchange(pipeline.commands, Limit::of_attempt(Duration::ZERO, NEVER));
             }
         }
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
@@ -203,7 +204,7 @@ impl Node {
         };
         let earlier = self.connection.take().map(|(earlier, _)| earlier);
         self.unanswered_elsewhere.extend(earlier.filter(Connection::has_pending));
-        let limit = Limit::new(at_most, pipeline.interrupt);
+        let limit = Limit::of_attempt(at_most, pipeline.interrupt);
         let connection = Connection::open(&self.address, limit)?;
         self.unanswered_elsewhere.retain(|earlier| earlier.address() != connection.address());
         self.has_sent = true;
