@@ -197,7 +197,7 @@ fn of_masters(
             failed(&mut server, "name the masters", failure);
         }
         unless_asked(&mut server, &node);
-        add_route(&mut server, &node.address, timeout);
+        add_route(&mut server, &node.peer, timeout);
         (server, masters.unwrap_or_default())
     })?;
     let (mut servers, known): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
@@ -247,7 +247,7 @@ fn of_cluster(node: &mut Node) -> Result<Masters, Failure> {
         return Err(Failure::unavailable(what, "assign them with redis-cli --cluster create"));
     }
     let named = |(slots, host, port): (_, String, _)| {
-        Ok((node.address.at(node.address.named(&host, port)?), slots))
+        Ok((node.peer.at(node.peer.named(&host, port)?), slots))
     };
     masters.into_iter().map(named).collect()
 }
