@@ -175,7 +175,9 @@ pub(super) fn run(
     // The lock is held already, and for at least this much longer.
     terms.wait_limit = Some(Duration::ZERO);
     terms.start_limit = terms.ttl.get().min(START_AT_MOST) / 2;
-    let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
+    // If the process ends meanwhile, that is noticed below.
+    let needed_by = None;
+    let grant = Grant::obtain(&terms, token, client, needed_by, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
     // For those who look at processes.
     let _ = prctl::set_name(c"rlock-keeper");
