@@ -25,8 +25,8 @@ pub struct Terms {
     /// `None`: wait indefinitely; zero: do not wait.
     pub(crate) wait_limit: Option<Duration>,
     /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
-    /// `None` or zero: do not try again.
-    pub(crate) start_limit: Option<Duration>,
+    /// Zero: do not try again.
+    pub(crate) start_limit: Duration,
 }
 
 impl Terms {
@@ -45,7 +45,8 @@ impl Terms {
         }
         let (ttl, min_replicas) = (ttl(lock.ttl)?, min_replicas(lock.min_replicas)?);
         let server = ServerSettings::resolve(common, Some(ttl), min_replicas, read_once)?;
-        Ok(Self { server, lock, ttl, wait_limit, start_limit: wait_limit })
+        // A wait without a limit would try a wrong URL forever.
+        Ok(Self { server, lock, ttl, wait_limit, start_limit: wait_limit.unwrap_or_default() })
     }
 }
 

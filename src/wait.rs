@@ -21,7 +21,7 @@ use crate::system::signals::Signals;
 /// A lock that was granted.
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
-    /// How long the server took to answer the first request, on a new connection.
+    /// As `Schedule::connected_in`.
     pub(crate) connected_in: Duration,
     pub(crate) fence: Fence,
     /// The number of the holder in a lock with slots; `None` in another mode.
@@ -30,10 +30,10 @@ pub(crate) struct Acquired {
 
 /// What ends a wait, besides a signal.
 pub(crate) struct Bounds<'a> {
-    /// `None` waits forever, but not for a first answer.
+    /// As `Terms::wait_limit`.
     pub(crate) wait: Option<Duration>,
-    /// How long to try again to get a first answer; `None` if the first failure is final.
-    pub(crate) start: Option<Duration>,
+    /// As `Terms::start_limit`.
+    pub(crate) start: Duration,
     /// A pidfd of the process that needs the lock.
     pub(crate) needed_by: Option<BorrowedFd<'a>>,
 }
@@ -48,16 +48,15 @@ pub(crate) fn acquire(
     report: &Report,
 ) -> Result<Acquired, Error> {
     let started = Instant::now();
-    // Zero: the request does not wait, so the server answers at once.
-    let end_of = |limit: Option<Duration>| Some(started + limit.filter(|limit| !limit.is_zero())?);
-    let wait_until = end_of(bounds.wait);
+    // With zero, not a moment ends it, but the first answer or the first failure.
+    let end_of = |limit: Duration| (!limit.is_zero()).then(|| started + limit);
+    let (wait_until, start_until) = (bounds.wait.and_then(end_of), end_of(bounds.start));
     let mut messages = Messages::new(report, request.mode, started, wait_until);
     let (mut gave_up, mut connected_in) = (None, None);
     // How many waiters were ahead of this one at last; `MAX`: unknown.
     let mut ahead = u64::MAX;
     let mut request = request.clone();
-    let (waiter, mut step) = WaitMachine::new(request.ttl, wait_until);
-    let mut waiter = waiter.with_start_until(end_of(bounds.start), started);
+    let (mut waiter, mut step) = WaitMachine::new(request.ttl, wait_until, start_until, started);
     loop {
         let deadline = waiter.deadline();
         let stops = NEVER.or(signals.readable()).or(bounds.needed_by).or_at(deadline);
@@ -93,11 +92,11 @@ pub(crate) fn acquire(
                     // A signal has ended the wait before, and does not end the withdrawal.
                     let withdrawn = store.withdraw(&request, NEVER.or_at(deadline));
                     let now = Instant::now();
-                    // If it takes as long as the withdrawal.
-                    let in_time = deadline.is_none_or(|at| now + now.since(begun) < at);
+                    // Whether an inspection that takes as long as the withdrawal ends in time.
+                    let may_inspect = deadline.is_none_or(|at| now + now.since(begun) < at);
                     let end = match end {
                         // Some servers of a quorum may have been silent since the last change.
-                        WaitEnd::TimedOut(view) if in_time && withdrawn.is_ok() => {
+                        WaitEnd::TimedOut(view) if may_inspect && withdrawn.is_ok() => {
                             WaitEnd::TimedOut(store.inspect(&request.key).unwrap_or(view))
                         }
                         end => end,

@@ -1,5 +1,7 @@
 //! `rlock exec`: a command under a lock.
 
+use std::time::Duration;
+
 use super::grant::{Grant, SLOT, release};
 use super::identity;
 use super::parent;
@@ -27,27 +29,29 @@ pub(super) fn run(
         parent::die_with(inherited.parent)?;
     }
     let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
-    let kill_after = options.kill_after.map(BoundedDuration::get);
+    let default = LossPolicy::DEFAULT;
     let loss_policy = LossPolicy {
         on_lost: options.on_lost.unwrap_or_default(),
-        kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
-        ..LossPolicy::DEFAULT
+        kill_after: options.kill_after.map_or(default.kill_after, BoundedDuration::get),
+        ..default
     };
     let may_run_unlocked = options.on_unreachable == Some(OnUnreachable::RunUnlocked);
     let mut terms = Terms::resolve(&options.common, options.lock, ReadOnce::new())?;
     if may_run_unlocked {
         // One attempt tells whether a server answers.
-        terms.start_limit = None;
+        terms.start_limit = Duration::ZERO;
     }
     let mut words = options.command.into_iter();
     // There is at least one word.
     let program = words.next().unwrap_or_default();
     let arguments = words.collect();
     let client = identity::of_exec(&program, terms.lock.label.clone());
-    // Early, as `for_command` explains. An error counts only if it lasts: see `may_start`.
+    // Early, as `for_command` explains. An error counts only if it lasts: see `group_unless_stopped`.
     let prepared = OwnGroup::for_command(group);
     let token = Token::new(random::bytes());
-    let mut grant = match Grant::obtain(&terms, token, client, None, inherited, report) {
+    // A command that has yet to start.
+    let needed_by = None;
+    let mut grant = match Grant::obtain(&terms, token, client, needed_by, inherited, report) {
         // No server has answered at all.
         Err(error)
             if may_run_unlocked
@@ -63,8 +67,8 @@ pub(super) fn run(
         }
         granted => granted?,
     };
-    let group =
-        may_start(&mut grant, prepared, group).inspect_err(|_| grant.release_unused(report))?;
+    let group = group_unless_stopped(&mut grant, prepared, group)
+        .inspect_err(|_| grant.release_unused(report))?;
     let variables = grant.variables(&terms.lock.name);
     let command = Command { program, arguments, group, variables };
     run_locked(&command, grant, loss_policy, inherited, report)
@@ -85,9 +89,9 @@ fn run_unlocked(
     supervise::run_unlocked(command, inherited)
 }
 
-/// Whether the command may start under its lock, and its group. A signal may arrive together with
-/// the grant: after the wait, and before there is a command to pass it to.
-fn may_start(
+/// The group of the command, unless a signal keeps the command from starting. A signal may arrive
+/// together with the grant: after the wait, and before there is a command to pass it to.
+fn group_unless_stopped(
     grant: &mut Grant,
     prepared: Result<Option<OwnGroup>, Error>,
     group: Group,
@@ -119,11 +123,11 @@ fn run_locked(
     let Completion { exit, lock, was_terminated, late, .. } = ran?;
     let exit = exit?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
-    // not continue with its next line. A failure of the command takes precedence, and one that ended the
-    // attempts to release the lock was used up by that.
+    // not continue with its next line. A failure of the command takes precedence. A signal that ended
+    // the attempts to release the lock was consumed by `Retry`.
     let late = late.or_else(|| {
-        let pending = signals.pending().into_iter().map(|arrived| arrived.signal);
-        pending.into_iter().find(|&signal| signals::ends(signal))
+        let mut pending = signals.pending().into_iter().map(|arrived| arrived.signal);
+        pending.find(|&signal| signals::ends(signal))
     });
     let loss = match (lock, released) {
         (LockOutcome::Lost, _) if was_terminated => {

@@ -174,8 +174,10 @@ pub(super) fn run(
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
     // The lock is held already, and for at least this much longer.
     terms.wait_limit = Some(Duration::ZERO);
-    terms.start_limit = Some(terms.ttl.get().min(START_AT_MOST) / 2);
-    let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
+    terms.start_limit = terms.ttl.get().min(START_AT_MOST) / 2;
+    // If the process ends meanwhile, that is noticed below.
+    let needed_by = None;
+    let grant = Grant::obtain(&terms, token, client, needed_by, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
     // For those who look at processes.
     let _ = prctl::set_name(c"rlock-keeper");

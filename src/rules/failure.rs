@@ -147,7 +147,8 @@ impl Failure {
         Self { delivery: Delivery::Pending, ..self.outlasted() }
     }
 
-    /// The same failure after it was waited for in vain.
+    /// The same failure after it was waited for in vain, or after the server may have executed the
+    /// request. So a replica is more likely a master that a failover has replaced than a wrong URL.
     pub(crate) fn outlasted(self) -> Self {
         let kind = if self.kind == NotHere { Unavailable } else { self.kind };
         Self { kind, ..self }

@@ -48,6 +48,11 @@ impl Lease {
         self.sent + late_after(self.ttl.get())
     }
 
+    /// When the holder is asked to end: with this much time left until it must have stopped.
+    pub(crate) fn terminate_at(&self, kill_after: Duration) -> Instant {
+        self.deadline() - kill_after
+    }
+
     /// How long ago the lease was acquired or renewed.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)

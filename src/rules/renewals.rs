@@ -22,13 +22,14 @@ pub struct Schedule {
     /// When to renew next; `None` if the hold no longer exists.
     pub next: Option<Instant>,
     back_off: BackOff,
-    /// How long the last successful attempt took, and the last one that had to connect.
+    /// How long the last successful attempt took.
     pub took: Duration,
+    /// How long the last successful attempt that had to connect took; at first, that of the
+    /// acquisition.
     pub connected_in: Duration,
 }
 
 impl Schedule {
-    /// `connected_in`: how long the server took to answer the first request, on a new connection.
     pub fn new(lease: Lease, kill_after: Duration, connected_in: Duration) -> Self {
         let next = Some(lease.renew_at());
         Self { lease, kill_after, next, back_off: BACK_OFF, took: connected_in, connected_in }
@@ -41,7 +42,7 @@ impl Schedule {
 
     /// The last attempt before the command is asked to end. It has twice the time that one needs.
     pub fn last_attempt(&self) -> LastAttempt {
-        let terminate_at = self.lease.deadline() - self.kill_after;
+        let terminate_at = self.lease.terminate_at(self.kill_after);
         let at = terminate_at - (2 * self.took.max(self.connected_in)).max(LAST_CHANCE);
         LastAttempt { at, awaited_from: at - self.back_off.next, terminate_at }
     }

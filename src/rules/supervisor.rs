@@ -59,16 +59,6 @@ pub enum Action {
     Kill,
 }
 
-impl Action {
-    /// The loss that this action reports.
-    pub(crate) fn loss(&self) -> Option<&Loss> {
-        match self {
-            Self::ReportLoss(loss) => Some(loss),
-            _ => None,
-        }
-    }
-}
-
 /// The supervisor's state.
 #[derive(Clone, Debug, Hash)]
 pub struct Machine {
@@ -83,6 +73,11 @@ pub struct Machine {
     /// Whether a delay was reported that is not over.
     pub is_late: bool,
     pub phase: Phase,
+}
+
+/// The renewing thread sleeps until the renewal of this lease, and a delay can begin only then.
+fn until_renewal(lease: Lease) -> Lateness {
+    Lateness::new(lease.renew_at(), lease.renew_at())
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -107,7 +102,7 @@ impl Machine {
     pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after, on_released } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
-        let lateness = Lateness::new(lease.renew_at(), lease.renew_at());
+        let lateness = until_renewal(lease);
         let (unanswered, is_late, phase) = (None, false, Phase::Running);
         Self { lease, kill_after, on_lost, on_released, unanswered, lateness, is_late, phase }
     }
@@ -138,7 +133,7 @@ impl Machine {
                 }
                 self.lease = lease;
                 self.unanswered = None;
-                self.lateness = Lateness::new(lease.renew_at(), lease.renew_at());
+                self.lateness = until_renewal(lease);
             }
             Event::Tick | Event::Renewed(..) => {}
             Event::Asking(at) => {
@@ -286,7 +281,7 @@ impl Machine {
 
     /// When the command must be asked to end unless the lease is renewed.
     pub(crate) fn terminate_at(&self) -> Instant {
-        self.lease.deadline() - self.kill_after
+        self.lease.terminate_at(self.kill_after)
     }
 
     /// Whether the command has ended and nothing remains to wait for.
@@ -339,10 +334,10 @@ mod tests {
         let at = Instant::at_millis;
         let actions =
             events.iter().flat_map(|(now, event)| on(&mut machine, event.clone(), at(*now)));
-        let told = actions.map(|action| match (action.loss(), &action) {
-            (Some(loss), _) => format!("lost: {loss}"),
-            (None, Action::ReportDelay(loss)) => format!("late: {loss}"),
-            (None, other) => format!("{other:?}"),
+        let told = actions.map(|action| match action {
+            Action::ReportLoss(loss) => format!("lost: {loss}"),
+            Action::ReportDelay(loss) => format!("late: {loss}"),
+            other => format!("{other:?}"),
         });
         told.collect()
     }

@@ -157,17 +157,18 @@ pub enum Note {
 #[derive(Clone, Debug, Hash)]
 pub struct WaitMachine {
     ttl: Ttl,
+    /// `None`: no limit. A request that does not wait has none either: its first answer ends it.
     pub wait_until: Option<Instant>,
     /// Until when to try again before the first answer; `None` if the first failure is final.
     pub start_until: Option<Instant>,
-    /// Until when to await the first answer at least.
-    first_answer_until: Option<Instant>,
+    /// Until when to await the first answer at least, if `start_until` limits that.
+    pub first_answer_until: Option<Instant>,
     /// Whether the server has answered, and so has reported a holder that may still hold the lock.
     has_answered: bool,
     /// Set while the server does not answer.
     outage: Option<BackOff>,
     /// Set while sleeps are cut short.
-    cut_short: Option<Outage>,
+    polling: Option<Polling>,
     /// Whether the server may have the request, so that a failure must withdraw it.
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
@@ -187,23 +188,27 @@ pub struct WaitMachine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Outage {
+struct Polling {
     is_noted: bool,
     back_off: BackOff,
 }
 
 impl WaitMachine {
-    /// A waiter for a lease of this length, and its first step. Without `wait_until` it waits
-    /// indefinitely, but not for a first answer.
-    pub fn new(ttl: Ttl, wait_until: Option<Instant>) -> (Self, WaitStep) {
-        let waiter = Self {
+    /// A waiter for a lease of this length, and its first step at `started`.
+    pub fn new(
+        ttl: Ttl,
+        wait_until: Option<Instant>,
+        start_until: Option<Instant>,
+        started: Instant,
+    ) -> (Self, WaitStep) {
+        let mut waiter = Self {
             ttl,
             wait_until,
-            start_until: wait_until,
-            first_answer_until: None,
+            start_until,
+            first_answer_until: start_until.map(|_| started + FIRST_ANSWER),
             has_answered: false,
             outage: None,
-            cut_short: None,
+            polling: None,
             maybe_queued: false,
             repeated: false,
             is_slow: false,
@@ -213,14 +218,9 @@ impl WaitMachine {
             not_running: None,
             notes: Vec::new(),
         };
-        (waiter, WaitStep::Ask { seen: None, arrival: None })
-    }
-
-    /// Sets another limit for the first answer. `started` is the time of the first request.
-    pub(crate) fn with_start_until(self, start_until: Option<Instant>, started: Instant) -> Self {
-        let waiter = Self { start_until, first_answer_until: Some(started + FIRST_ANSWER), ..self };
-        let lateness = waiter.lateness_of(&waiter.ask(started), started);
-        Self { lateness, ..waiter }
+        let step = waiter.ask(started);
+        waiter.lateness = waiter.lateness_of(&step, started);
+        (waiter, step)
     }
 
     /// How late rlock is if this step takes longer than it can otherwise.
@@ -273,7 +273,7 @@ impl WaitMachine {
             }
             WaitEvent::Rested => self.ask_in_time(now),
             WaitEvent::Woken(result) => {
-                self.cut_short = None;
+                self.polling = None;
                 match result {
                     Ok(()) => self.ask_in_time(now),
                     Err(failure) => self.ride_out(failure, now),
@@ -478,15 +478,15 @@ impl WaitMachine {
     fn cut_short(&mut self, failure: Failure, now: Instant) -> WaitStep {
         let longest = heartbeat(self.ttl.get()).max(SHORT_SLEEP);
         let begins = BackOff::new(SHORT_SLEEP, longest);
-        let Some(cut_short) = &mut self.cut_short else {
-            self.cut_short = Some(Outage { is_noted: false, back_off: begins });
+        let Some(polling) = &mut self.polling else {
+            self.polling = Some(Polling { is_noted: false, back_off: begins });
             return self.ride_out(failure, now);
         };
         if !failure.is_transient() {
             return self.ride_out(failure, now);
         }
-        let again = now + cut_short.back_off.pause();
-        if !std::mem::replace(&mut cut_short.is_noted, true) {
+        let again = now + polling.back_off.pause();
+        if !std::mem::replace(&mut polling.is_noted, true) {
             self.notes.push(Note::Polling(failure, longest));
         }
         WaitStep::Rest { at: self.wait_until.map_or(again, |until| until.min(again)) }

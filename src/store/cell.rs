@@ -82,7 +82,7 @@ impl<P: Place> CellStore<P> {
 
     /// Within a brief time.
     fn briefly<'a>(&self, interrupt: Interrupt<'a>) -> Limit<'a> {
-        Limit::new(self.patience.min(BRIEF), interrupt)
+        Limit::of_attempt(self.patience.min(BRIEF), interrupt)
     }
 }
 
@@ -92,7 +92,7 @@ impl<P: Place> Store for CellStore<P> {
         let waits = request.heartbeat.is_some();
         let patience = if waits { self.patience } else { self.patience.min(BRIEF) };
         decided(self.patience, |attempt| {
-            let limit = Limit::new(patience, interrupt);
+            let limit = Limit::of_attempt(patience, interrupt);
             let ask = |lock: &mut Lock, now| lock.at(now).acquire(request, attempt);
             self.place.change(key, access, limit, ask)
         })
@@ -118,7 +118,7 @@ impl<P: Place> Store for CellStore<P> {
         ttl: Option<Ttl>,
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
-        let limit = Limit::new(self.patience, interrupt);
+        let limit = Limit::of_attempt(self.patience, interrupt);
         let renew = |lock: &mut Lock, now| lock.at(now).renew(token, ttl);
         Ok(match self.place.change(key, Access::Change, limit, renew)? {
             Renewal::NotHeld(why) => Renewal::NotHeld(why.in_files()),

@@ -95,7 +95,7 @@ impl Place for LocalPlace {
         let folder = file.paths.folder.clone();
         let woken = mem::take(&mut file.lock.mail);
         let gone = file.write()?;
-        self.directory.serves();
+        self.directory.note_served();
         // A waiter that was removed must learn of it.
         for Mail { token, message } in &woken {
             mailbox::wake(&folder, token, message);

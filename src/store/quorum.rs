@@ -119,7 +119,7 @@ impl Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
         let begun = Instant::now();
-        let Limit { mut until, interrupt, .. } = Limit::new(self.io_timeout, interrupt);
+        let Limit { mut until, interrupt, .. } = Limit::of_attempt(self.io_timeout, interrupt);
         let (reply_sender, replies) = channel().map_err(cannot_query)?;
         let mut votes = Votes::new(self.members.len());
         let mut awaited = Vec::new();

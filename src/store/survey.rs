@@ -105,7 +105,7 @@ fn of_named(
 /// Asks each address of a host name which master it leads to. One that does not connect leads no
 /// client anywhere.
 fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration) {
-    let limit = Limit::new(timeout, NEVER);
+    let limit = Limit::of_attempt(timeout, NEVER);
     let all = address.route.addresses(&address.endpoint, limit).unwrap_or_default();
     if all.len() < 2 {
         return;
@@ -155,7 +155,7 @@ fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec
             replica.failure = replica.failure.take().or(why);
             return replica;
         }
-        let limit = Limit::new(timeout, NEVER);
+        let limit = Limit::of_attempt(timeout, NEVER);
         replica.certificates = wire::ending_certificates(&address, limit, CERTIFICATE_ENDS_SOON);
         compare_clock(&mut replica, "tell the time", || {
             let time = wire::from_redis_value(node.ask(wire::cmd("TIME"), NEVER)?);
@@ -173,7 +173,7 @@ fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
     if server.failure.is_some() {
         return;
     }
-    let limit = || Limit::new(timeout, NEVER);
+    let limit = || Limit::of_attempt(timeout, NEVER);
     let found = address.route.addresses(&address.endpoint, limit()).unwrap_or_default();
     server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
     let is_remote = server.addresses.iter().any(|address| !address.is_loopback());
@@ -197,7 +197,7 @@ fn of_masters(
             failed(&mut server, "name the masters", failure);
         }
         unless_asked(&mut server, &node);
-        add_route(&mut server, &node.address, timeout);
+        add_route(&mut server, &node.peer, timeout);
         (server, masters.unwrap_or_default())
     })?;
     let (mut servers, known): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
@@ -232,7 +232,7 @@ fn of_service(
 ) -> Result<Masters, Failure> {
     let named = master.at(sentinel::ask(node, service)?);
     server.master = Some(named.to_string());
-    let all = named.route.addresses(&named.endpoint, Limit::new(node.io_timeout, NEVER));
+    let all = named.route.addresses(&named.endpoint, Limit::of_attempt(node.io_timeout, NEVER));
     server.master_addresses = all.iter().flatten().filter_map(SockAddr::as_socket).collect();
     facts::of_service(node, server, service);
     Ok(vec![(named, ALL_SLOTS)])
@@ -247,7 +247,7 @@ fn of_cluster(node: &mut Node) -> Result<Masters, Failure> {
         return Err(Failure::unavailable(what, "assign them with redis-cli --cluster create"));
     }
     let named = |(slots, host, port): (_, String, _)| {
-        Ok((node.address.at(node.address.named(&host, port)?), slots))
+        Ok((node.peer.at(node.peer.named(&host, port)?), slots))
     };
     masters.into_iter().map(named).collect()
 }

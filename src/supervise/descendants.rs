@@ -142,7 +142,7 @@ impl Descendants {
     /// rlock cannot see may be there.
     ///
     /// Reaps some of those that have ended, and looks until a moment.
-    pub(super) fn remaining(&mut self, command: &mut Child<'_>, until: Instant) -> Remaining {
+    pub(super) fn reap_and_look(&mut self, command: &mut Child<'_>, until: Instant) -> Remaining {
         let remaining = self.in_sight(command, until);
         if self.out_of_reach().is_some() { Remaining::Living } else { remaining }
     }

@@ -43,7 +43,9 @@ pub(super) trait Processes {
     fn signaled(&mut self, arrived: Vec<Arrived>) -> Option<Vec<Event>>;
 
     /// What becomes readable when that process ends, unless SIGCHLD tells.
-    fn end(&self) -> Option<BorrowedFd<'_>>;
+    fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Whether that process has ended.
     fn has_ended(&mut self) -> bool;
@@ -52,7 +54,7 @@ pub(super) trait Processes {
     fn reap(&mut self) -> Remaining;
 
     /// The same, after that process has ended, and looks until a moment for those that live.
-    fn remaining(&mut self, until: Instant) -> Remaining;
+    fn reap_and_look(&mut self, until: Instant) -> Remaining;
 
     fn forward(&mut self, _signal: Signal) {}
 
@@ -108,13 +110,13 @@ impl<'a, P: Processes> EventLoop<'a, P> {
     fn run_to_the_end(&mut self) -> io::Result<()> {
         loop {
             // The process may have ended before rlock listened for SIGCHLD, or before it read a
-            // signal that the process has received too.
+            // signal that the process has received too, so look before the first wait.
             let until = self.turn();
             if self.upkeep.machine.is_over() {
                 return Ok(());
             }
             let until = if self.signals.has_kept() { Some(Instant::now()) } else { until };
-            self.upkeep.wait(self.signals, self.processes.end(), until)?;
+            self.upkeep.wait(self.signals, self.processes.pidfd(), until)?;
         }
     }
 
@@ -130,7 +132,7 @@ impl<'a, P: Processes> EventLoop<'a, P> {
                 None => self.upkeep.hurry(),
             }
         }
-        // Apart from the adopted processes, which may be many.
+        // Even if there are many adopted processes, which are reaped only after this.
         if self.processes.has_ended() {
             self.handle(Event::Ended);
         }
@@ -141,7 +143,7 @@ impl<'a, P: Processes> EventLoop<'a, P> {
         if !machine.awaits_descendants() {
             return (self.processes.reap() == Remaining::More).then_some(now);
         }
-        match self.processes.remaining(machine.search_until(now)) {
+        match self.processes.reap_and_look(machine.search_until(now)) {
             Remaining::More => return Some(now),
             Remaining::Living => return Some(now + CHECK_EVERY),
             Remaining::Nothing => self.handle(Event::DescendantsGone),

@@ -20,12 +20,11 @@ pub(crate) struct RenewableHold {
     pub(crate) key: Key,
     pub(crate) token: Token,
     pub(crate) lease: Lease,
-    /// How long the server took to answer the first request, on a new connection.
+    /// As `Schedule::connected_in`.
     pub(crate) connected_in: Duration,
 }
 
 /// How the supervisor wakes the renewing thread.
-#[derive(Clone)]
 pub(super) struct Wakeups {
     /// Wakes the thread, which then asks the server at once.
     pub(super) hurry: Wakeup,
@@ -66,8 +65,9 @@ impl Renewer {
             let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
             self.sender.send_quietly(Event::Asking(sent));
-            let end = NEVER.or(self.wakeups.end.as_fd()).before(Some(schedule.last_attempt()));
-            let answer = store.renew(key, token, Some(schedule.ttl()), end);
+            let interrupt = NEVER.or(self.wakeups.end.as_fd());
+            let interrupt = interrupt.leaving_time_for(schedule.last_attempt());
+            let answer = store.renew(key, token, Some(schedule.ttl()), interrupt);
             let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
             self.sender.send(event.clone());
             self.report.diagnostics(store.diagnostics());

@@ -1,7 +1,5 @@
 //! A command that rlock starts and runs to its end under a hold.
 
-use std::os::fd::BorrowedFd;
-
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{getpgrp, getpid, getsid};
@@ -73,7 +71,7 @@ pub(crate) fn run(
         Ok(started) => started,
         Err(why) => return (store, Err(not_started(why, command))),
     };
-    upkeep.renew(store, |problem| report.warn(problem));
+    upkeep.take_over(store, |problem| report.warn(problem));
     let on_lost = loss_policy.on_lost;
     let over = EventLoop::new(&mut started, &mut upkeep, signals, report, on_lost).run();
     // The lease is renewed until the command is gone, because only then may it be released.
@@ -137,10 +135,6 @@ impl Processes for Started<'_> {
         Some(events)
     }
 
-    fn end(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn has_ended(&mut self) -> bool {
         self.child.has_ended()
     }
@@ -149,8 +143,8 @@ impl Processes for Started<'_> {
         self.descendants.reap(&self.child)
     }
 
-    fn remaining(&mut self, until: Instant) -> Remaining {
-        self.descendants.remaining(&mut self.child, until)
+    fn reap_and_look(&mut self, until: Instant) -> Remaining {
+        self.descendants.reap_and_look(&mut self.child, until)
     }
 
     fn forward(&mut self, signal: Signal) {

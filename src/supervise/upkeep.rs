@@ -81,7 +81,7 @@ impl Upkeep {
 
     /// Takes over the store until the end, and renews the lease from now on. Warns if rlock could
     /// not act in time after it was suspended.
-    pub(super) fn renew(&mut self, store: Box<dyn Store>, warn: impl FnOnce(&str)) {
+    pub(super) fn take_over(&mut self, store: Box<dyn Store>, warn: impl FnOnce(&str)) {
         if let (Some(_), Some(errno)) = (self.machine.continue_at(), self.continue_timer.failure())
         {
             let remedy = if errno == Errno::EAGAIN { "raise ulimit -i" } else { "allow this call" };
@@ -120,7 +120,7 @@ impl Upkeep {
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));
         }
-        if actions.iter().any(|action| action.loss().is_some()) {
+        if actions.iter().any(|action| matches!(action, Action::ReportLoss(_))) {
             self.lock = LockOutcome::Lost;
         }
         actions
@@ -132,18 +132,18 @@ impl Upkeep {
         let _ = signals.stop(signal, &mut self.continue_timer);
     }
 
-    /// Waits until the renewing thread has learned something, a signal arrives, `end` becomes
-    /// readable, the machine needs to look at the time, or `until`.
+    /// Waits until the renewing thread has learned something, a signal arrives, `process` has ended,
+    /// the machine needs to look at the time, or `until`.
     pub(super) fn wait(
         &mut self,
         signals: &Signals,
-        end: Option<BorrowedFd<'_>>,
+        process: Option<BorrowedFd<'_>>,
         until: Option<Instant>,
     ) -> io::Result<()> {
         let wake_at = [self.machine.wake_at(), self.thread_at].into_iter().flatten().min();
         self.alarm.set(wake_at)?;
         let (alarm, events) = (self.alarm.as_fd(), self.events.as_fd());
-        let wanted = [alarm, end.unwrap_or(alarm), signals.readable(), events];
+        let wanted = [alarm, process.unwrap_or(alarm), signals.readable(), events];
         let [.., has_arrived] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), until)?;
         if has_arrived {
             self.events.clear();
@@ -151,8 +151,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Stops renewing, and returns the store that `renew` was given.
-    #[expect(clippy::expect_used, reason = "only this takes what `renew` has put there")]
+    /// Stops renewing, and returns the store that `take_over` was given.
+    #[expect(clippy::expect_used, reason = "only this takes what `take_over` has put there")]
     pub(super) fn end(self) -> Box<dyn Store> {
         self.renewer.take_store().expect("the store is there")
     }

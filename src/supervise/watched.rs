@@ -57,7 +57,7 @@ pub(crate) fn run(
     mut upkeep: Upkeep,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
-    upkeep.renew(store, |problem| watched.warn(report, problem));
+    upkeep.take_over(store, |problem| watched.warn(report, problem));
     let over = EventLoop::new(&mut watched, &mut upkeep, &mut signals, report, OnLost::Kill).run();
     let (lock, is_released) = (upkeep.lock, upkeep.machine.is_released());
     let store = upkeep.end();
@@ -99,17 +99,17 @@ impl Watched {
         let itself = Process::read(self.pid).filter(|_| !has_ended(self.process()));
         let known = itself.iter().chain(&self.descendants);
         let mut leaders: Vec<Pid> = known.map(|known| known.pid).chain(self.own.clone()).collect();
-        self.own(itself.as_slice(), &leaders);
+        self.add_own(itself.as_slice(), &leaders);
         leaders.extend(&self.own);
         let found = search(&leaders, until);
         leaders.extend(found.iter().map(|found| found.pid));
-        self.own(&found, &leaders);
+        self.add_own(&found, &leaders);
         self.descendants.extend(&found);
         found
     }
 
     /// Adds the sessions and groups of these processes that are its own.
-    fn own(&mut self, processes: &[Process], leaders: &[Pid]) {
+    fn add_own(&mut self, processes: &[Process], leaders: &[Pid]) {
         let leaders: HashSet<Pid> = leaders.iter().copied().collect();
         let mut own: HashSet<Pid> = self.own.drain(..).collect();
         for Process { session, group, .. } in processes {
@@ -182,7 +182,7 @@ impl Processes for Watched {
         None
     }
 
-    fn end(&self) -> Option<BorrowedFd<'_>> {
+    fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         (!has_ended(self.process())).then(|| self.process())
     }
 
@@ -196,7 +196,7 @@ impl Processes for Watched {
     }
 
     /// A process that always starts the next and ends may be in a group that is not empty.
-    fn remaining(&mut self, _: Instant) -> Remaining {
+    fn reap_and_look(&mut self, _: Instant) -> Remaining {
         if !self.is_gone() {
             return Remaining::Living;
         }

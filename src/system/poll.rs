@@ -25,7 +25,7 @@ pub(crate) enum Want {
 pub struct Interrupt<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
     pub(crate) at: Option<Instant>,
-    /// The last attempt at what is interrupted, for which this one leaves time.
+    /// The last attempt, which follows. It interrupts nothing, but `Limit` leaves time for it.
     pub(crate) last_attempt: Option<LastAttempt>,
 }
 
@@ -52,9 +52,9 @@ impl<'a> Interrupt<'a> {
         self.at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// The same, for an attempt that may precede this one.
-    pub(crate) fn before(self, last_attempt: Option<LastAttempt>) -> Self {
-        Self { last_attempt, ..self }
+    /// The same, for what must end in time for this attempt, if any.
+    pub(crate) fn leaving_time_for(self, last_attempt: impl Into<Option<LastAttempt>>) -> Self {
+        Self { last_attempt: last_attempt.into(), ..self }
     }
 }
 

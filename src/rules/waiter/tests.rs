@@ -10,7 +10,7 @@ fn at(millis: u64) -> Instant {
 }
 
 fn waiter(until: Option<u64>) -> WaitMachine {
-    WaitMachine::new(Ttl::from_millis(TTL), until.map(at)).0
+    WaitMachine::new(Ttl::from_millis(TTL), until.map(at), until.map(at), at(0)).0
 }
 
 fn answered(sent: u64, answer: Result<Answer, Failure>) -> WaitEvent {
@@ -209,18 +209,16 @@ fn a_waiter_that_was_not_running_blames_no_server() {
         let why = "(suspended, or the host was overloaded)";
         format!("rlock was not running for at least {time} {why}")
     };
-    let start = || waiter(Some(2_000)).with_start_until(Some(at(2_000)), at(0));
     let silent = || answered(0, Err(Failure::interrupted(Delivery::Pending)));
     for (now, problem) in
         [(9_000, "no answer within the wait limit".to_owned()), (20_000, not_running("10s"))]
     {
-        let (notes, step) = start().on(silent(), None, at(now));
+        let (notes, step) = waiter(Some(2_000)).on(silent(), None, at(now));
         let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else { panic!("{step:?}") };
         assert_eq!((failure.problem(), notes), (&*problem, vec![]));
     }
     // The reply came too late for its lease, but not from the server.
-    let mut late = waiter(None).with_start_until(None, at(0));
-    let (_, step) = late.on(answered(0, granted()), None, at(60_000));
+    let (_, step) = waiter(None).on(answered(0, granted()), None, at(60_000));
     let WaitStep::Withdraw(WaitEnd::Failed(failure)) = step else { panic!("{step:?}") };
     assert_eq!(failure.to_string(), not_running("22s"));
     // After a sleep that was too long, whatever the server answers.

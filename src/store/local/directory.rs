@@ -63,7 +63,7 @@ impl Directory {
         self.served.load(Ordering::Relaxed)
     }
 
-    pub(super) fn serves(&self) {
+    pub(super) fn note_served(&self) {
         self.served.store(true, Ordering::Relaxed);
     }
 

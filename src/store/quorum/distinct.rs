@@ -59,7 +59,7 @@ fn found((server, lookup): (&Address, Option<JoinHandle<Vec<SockAddr>>>)) -> Vec
 }
 
 fn addresses_of(server: &Address, timeout: Duration) -> Vec<SockAddr> {
-    let found = server.route.addresses(&server.endpoint, Limit::new(timeout, NEVER));
+    let found = server.route.addresses(&server.endpoint, Limit::of_attempt(timeout, NEVER));
     let canonical = |it: SockAddr| match it.as_socket() {
         Some(tcp) => SocketAddr::new(tcp.ip().to_canonical(), tcp.port()).into(),
         None => it,

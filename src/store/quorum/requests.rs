@@ -54,7 +54,7 @@ impl Store for Quorum {
         let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
             &skipped,
-            move |store| store.renew(&key, &its_token, ttl, NEVER.before(last)),
+            move |store| store.renew(&key, &its_token, ttl, NEVER.leaving_time_for(last)),
             (!can_restore).then_some(is_renewal_decided),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),

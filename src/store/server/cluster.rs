@@ -40,8 +40,8 @@ pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
     /// The index of the node to ask first; `None` if it is unknown which of them answer.
     owner: Option<usize>,
-    /// The index of the node that ran the last script, and whether that took an ASKING.
-    last: (usize, bool),
+    /// The index of the node that ran the last script.
+    last: usize,
     io_timeout: Duration,
     diagnostics: Vec<Diagnostic>,
 }
@@ -53,7 +53,7 @@ impl Cluster {
         Self {
             nodes: nodes.iter().map(node).collect(),
             owner: None,
-            last: (0, false),
+            last: 0,
             io_timeout,
             diagnostics: Vec::new(),
         }
@@ -121,22 +121,23 @@ impl Cluster {
     ) -> Result<Reply, Failure> {
         // Bounds how long to wait for a migration, and for nodes that do not answer one after
         // another.
-        let limit = Limit::new(self.io_timeout, interrupt);
+        let limit = Limit::of_attempt(self.io_timeout, interrupt);
         let mut absent = Vec::<(usize, Failure)>::new();
         let mut at = self.owner(&absent, limit).map_err(|failures| {
             Failure::worst(failures)
                 .reworded(|why| format!("no node of the cluster is usable: {why}"))
         })?;
-        let (mut asking, mut redirections, mut back_off) = (false, 0, BACK_OFF);
+        let (mut is_importing, mut redirections, mut back_off) = (false, 0, BACK_OFF);
         loop {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
                 // Another node has redirected the request to this one.
                 return Err(self.explain(absent.swap_remove(known).1));
             }
+            self.nodes[at].is_importing = is_importing;
             let Refusal { failure, redirection, .. } =
-                match self.nodes[at].run_script(call, asking, interrupt) {
+                match self.nodes[at].run_script(call, interrupt) {
                     Ok(reply) => {
-                        self.last = (at, asking);
+                        self.last = at;
                         return Ok(reply);
                     }
                     Err(refusal) => refusal,
@@ -144,14 +145,14 @@ impl Cluster {
             *may_run |= failure.maybe_executed();
             let in_time = Instant::now() < limit.until;
             match redirection {
-                Some(Redirection::Elsewhere { node, asking: ask })
+                Some(Redirection::Elsewhere { node, is_importing: asks })
                     if redirections < MAX_REDIRECTIONS =>
                 {
                     redirections += 1;
-                    let way = if ask { "ASK" } else { "MOVED" };
+                    let way = if asks { "ASK" } else { "MOVED" };
                     self.diagnostic(at, &format!("{way} {node}"));
-                    (at, asking) = (self.index_of(node), ask);
-                    if !ask {
+                    (at, is_importing) = (self.index_of(node), asks);
+                    if !asks {
                         self.owner = Some(at);
                     }
                 }
@@ -163,7 +164,7 @@ impl Cluster {
                 Some(Redirection::Moving) if in_time => {
                     self.diagnostic(at, "is moving the lock's keys");
                     pause(back_off.pause(), interrupt)?;
-                    (at, asking, redirections) = (self.owner.unwrap_or(at), false, 0);
+                    (at, is_importing, redirections) = (self.owner.unwrap_or(at), false, 0);
                 }
                 None if failure.is_transient() => {
                     self.diagnostic(at, &failure.to_string());
@@ -172,7 +173,7 @@ impl Cluster {
                     // Another node may know which replica was promoted. If there is no time to ask
                     // it now, the next request does.
                     match in_time.then(|| self.owner(&absent, limit)) {
-                        Some(Ok(other)) => (at, asking) = (other, false),
+                        Some(Ok(other)) => (at, is_importing) = (other, false),
                         _ => return Err(absent.swap_remove(0).1),
                     }
                 }
@@ -183,7 +184,7 @@ impl Cluster {
 
     /// The masters that the first node to answer names.
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
-        let limit = Limit::new(self.io_timeout, NEVER);
+        let limit = Limit::of_attempt(self.io_timeout, NEVER);
         let answer = first("node", self.others(), ask_for_masters, &mut self.diagnostics, limit);
         let (index, node, masters) = answer.map_err(Failure::worst)?;
         self.nodes[index] = node;
@@ -200,7 +201,7 @@ fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
     });
     let masters = masters.ok_or_else(|| node.unexpected_reply())?;
     let named: BTreeSet<_> = masters.into_iter().map(|(_, host, port)| (host, port)).collect();
-    named.into_iter().map(|(host, port)| node.address.named(&host, port)).collect()
+    named.into_iter().map(|(host, port)| node.peer.named(&host, port)).collect()
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
@@ -232,7 +233,7 @@ impl Topology for Cluster {
         if call.expects_no_reply {
             // It follows an earlier request, wherever that went.
             let nodes = self.nodes.iter_mut();
-            nodes.for_each(|node| drop(node.run_script(call, false, interrupt)));
+            nodes.for_each(|node| drop(node.run_script(call, interrupt)));
             return Err(Failure::interrupted(Delivery::Pending));
         }
         let mut may_run = false;
@@ -245,9 +246,8 @@ impl Topology for Cluster {
         })
     }
 
-    fn last(&mut self) -> (&mut Node, bool) {
-        let (at, asking) = self.last;
-        (&mut self.nodes[at], asking)
+    fn last(&mut self) -> &mut Node {
+        &mut self.nodes[self.last]
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {

@@ -102,7 +102,7 @@ pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
     if !replication.contains("master_link_status:down") {
         return Ok(());
     }
-    Err(refusal::without_master(&node.address).into())
+    Err(refusal::without_master(&node.peer).into())
 }
 
 /// Asks again if the connection broke.

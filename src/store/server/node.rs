@@ -26,7 +26,7 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
 pub struct Node {
-    pub(in crate::store) address: Address,
+    pub(in crate::store) peer: Address,
     pub(in crate::store) io_timeout: Duration,
     probe: Option<Probe>,
     connection: Option<(Connection, ConnectionUse)>,
@@ -47,6 +47,9 @@ pub struct Node {
     /// one may then be missing too, including a NOSCRIPT. So the next script travels as source: it
     /// runs even if the server does not know its hash.
     unanswered: bool,
+    /// Whether this node of a cluster is still importing the lock's keys, so that it serves them only
+    /// after ASKING.
+    pub(super) is_importing: bool,
     /// Whether read-only scripts run by EVAL_RO, which users without write permission may use. Redis
     /// has it since version 7.
     has_read_only_eval: bool,
@@ -73,9 +76,9 @@ impl<T> Reply<T> {
 
 impl Node {
     /// `io_timeout` bounds each connection attempt, and the replies to each pipeline.
-    pub(crate) fn new(address: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
+    pub(crate) fn new(peer: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
         Self {
-            address,
+            peer,
             io_timeout,
             probe,
             connection: None,
@@ -86,36 +89,32 @@ impl Node {
             default_interrupt: None,
             diagnostics: Vec::new(),
             unanswered: false,
+            is_importing: false,
             has_read_only_eval: true,
         }
     }
 
     /// Another server with the same credentials and TLS files.
     pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Self {
-        Self::new(self.address.at(endpoint), self.io_timeout, self.probe)
+        Self::new(self.peer.at(endpoint), self.io_timeout, self.probe)
     }
 
     /// Where the server listens; it also names the server in messages.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
-        &self.address.endpoint
+        &self.peer.endpoint
     }
 
     /// Runs a script. It travels as its hash, together with AUTH on a new connection; if the server
-    /// does not know the hash yet, that costs one more round trip. With `asking`, a cluster node
-    /// that is importing the lock's keys serves it too.
+    /// does not know the hash yet, that costs one more round trip.
     pub(in crate::store) fn run_script(
         &mut self,
         call: &Call,
-        asking: bool,
         interrupt: Interrupt<'_>,
     ) -> Result<Reply, Refusal> {
-        let more = self.after_script(call);
-        let commands = |command: Cmd, _| {
-            let asking = asking.then(|| wire::cmd("ASKING"));
-            asking.into_iter().chain([command]).chain(more.clone()).collect::<Vec<_>>()
-        };
+        let (before, after) = (self.asking(), self.after_script(call));
+        let commands = |script, _| [&before[..], &[script], &after].concat();
         let (replies, repeated) =
-            self.run_known_or_not(call, commands, usize::from(asking), interrupt)?;
+            self.run_by_hash_or_source(call, commands, before.len(), interrupt)?;
         self.read_script(replies, repeated, call)
     }
 
@@ -127,10 +126,10 @@ impl Node {
     ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
         let Some((first, rest)) = calls.split_first() else { return Ok(Vec::new()) };
         let commands = |first: Cmd, read_only| {
-            let rest = rest.iter().map(|call| call.command(false, read_only));
+            let rest = rest.iter().map(|call| call.by_hash(read_only));
             [first].into_iter().chain(rest).collect()
         };
-        let (replies, _) = self.run_known_or_not(first, commands, 0, NEVER)?;
+        let (replies, _) = self.run_by_hash_or_source(first, commands, 0, NEVER)?;
         self.unanswered = false;
         let result = |(call, reply)| match reply {
             Value::ServerError(error) => Err(self.refused(&error, Some(call))),
@@ -139,58 +138,56 @@ impl Node {
         Ok(calls.iter().zip(replies).map(result).collect())
     }
 
-    /// Reads the replies to a script and to what may follow it.
+    /// Reads the replies to a script and to `after_script`.
     fn read_script(
         &mut self,
-        mut replies: Vec<Value>,
+        replies: Vec<Value>,
         repeated: bool,
         call: &Call,
     ) -> Result<Reply, Refusal> {
         self.unanswered = false;
-        let information = if call.is_vote { replies.pop() } else { None };
-        let confirmed = if call.min_replicas > 0 { replies.pop() } else { None };
-        let value = match replies.pop() {
+        let mut replies = replies.into_iter();
+        let value = match replies.next() {
             Some(Value::ServerError(error)) => return Err(self.refused(&error, Some(call))),
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
         };
+        // The script itself has run.
+        if let Some(error) = first_error(replies.as_slice()) {
+            return Err(self.refused(error, None).failure.but_maybe_executed().into());
+        }
+        let confirmed = if call.min_replicas > 0 { replies.next() } else { None };
         let unconfirmed = match confirmed {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas),
-            // The script itself has run.
-            Some(Value::ServerError(error)) => {
-                return Err(self.refused(&error, None).failure.but_maybe_executed().into());
-            }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
-        match information {
-            Some(Value::ServerError(error)) => {
-                return Err(self.refused(&error, None).failure.but_maybe_executed().into());
-            }
-            Some(told) => self.learn_promotion(&told).ok_or_else(|| self.unexpected_reply())?,
-            None => {}
+        if let Some(information) = replies.next() {
+            self.learn_promotion(&information).ok_or_else(|| self.unexpected_reply())?;
         }
         // A replica runs a script that only reads, too.
         if !call.is_read_only() {
-            self.address.serves();
+            self.peer.note_served();
             if let Some((connection, _)) = &self.connection {
-                self.address.route.answers_as_master(connection.address());
+                self.peer.route.note_master(connection.address());
             }
         }
         Ok(Reply { value, repeated, unconfirmed })
     }
 
-    /// Sends a script as its hash first, unless there may be no second attempt. `script` is the
-    /// index of its reply.
-    fn run_known_or_not(
+    /// Sends a script as its hash first, unless there may be no second attempt. `commands` adds
+    /// others to it. Returns the replies from that to the script on, which comes at `reply_at`.
+    fn run_by_hash_or_source(
         &mut self,
         call: &Call,
         commands: impl Fn(Cmd, bool) -> Vec<Cmd>,
-        script: usize,
+        reply_at: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let timeout = call.time(self.io_timeout);
+        let time = call.time(self.io_timeout);
+        let timeout = if call.expects_no_reply { Duration::ZERO } else { time };
         let kind = match () {
+            () if call.expects_no_reply => PipelineKind::LastUndo,
             () if call.is_undo() => PipelineKind::Undo,
             () if call.min_replicas > 0 => PipelineKind::Blocking,
             () => PipelineKind::Ordinary,
@@ -202,21 +199,23 @@ impl Node {
         let (mut repeated, mut as_source) = (false, self.unanswered || is_blind);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
-            let commands = &commands(call.command(as_source, read_only), read_only);
+            let script =
+                if as_source { call.as_source(read_only) } else { call.by_hash(read_only) };
+            let commands = &commands(script, read_only);
             let exchanged = self.exchange(&Pipeline { commands, timeout, interrupt, kind });
             if let Err(refusal) = &exchanged {
                 self.unanswered |= refusal.failure.maybe_executed();
             }
-            let (replies, again) = exchanged?;
+            let (mut replies, again) = exchanged?;
             repeated |= again;
-            match replies.get(script) {
+            match replies.get(reply_at) {
                 Some(Value::ServerError(error)) if !as_source && error.code() == "NOSCRIPT" => {
                     as_source = true;
                 }
                 Some(Value::ServerError(error)) if read_only && refusal::lacks_a_command(error) => {
                     self.has_read_only_eval = false;
                 }
-                _ => return Ok((replies, repeated)),
+                _ => return Ok((replies.split_off(reply_at.min(replies.len())), repeated)),
             }
         }
     }
@@ -242,17 +241,15 @@ impl Node {
         &mut self,
         command: Cmd,
         call: Option<&Call>,
-        asking: bool,
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(Value, Option<Reply>), Refusal> {
-        let call = call.filter(|_| !self.unanswered && !asking);
-        let mut commands = self.select();
-        commands.extend(asking.then(|| wire::cmd("ASKING")));
-        commands.push(command);
+        let call = call.filter(|_| !self.unanswered && !self.is_importing);
+        let mut commands = [self.select(), self.asking(), vec![command]].concat();
         let before = commands.len();
         if let Some(call) = call {
-            commands.push(call.command(false, false));
+            let read_only = false;
+            commands.push(call.by_hash(read_only));
             commands.extend(self.after_script(call));
         }
         // The server has the I/O timeout to answer once the sleep is over.
@@ -302,17 +299,22 @@ impl Node {
 
     /// The SELECT that precedes commands that are not scripts; scripts select their own database.
     fn select(&self) -> Vec<Cmd> {
-        match self.address.database {
+        match self.peer.database {
             0 => Vec::new(),
             database => vec![wire::cmd("SELECT").arg(database).to_owned()],
         }
+    }
+
+    /// The ASKING that precedes one command.
+    fn asking(&self) -> Vec<Cmd> {
+        self.is_importing.then(|| wire::cmd("ASKING")).into_iter().collect()
     }
 
     fn unconfirmed(&self, replicas: i64, wanted: u32) -> Option<Failure> {
         (replicas < i64::from(wanted)).then(|| {
             let fault = UserMessage::new(format!(
                 "{replicas} of {wanted} replicas of {} confirmed the lock in time",
-                self.address
+                self.peer
             ));
             let enough = u64::from(wanted) + 1;
             let remedy = format!(

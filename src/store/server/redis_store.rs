@@ -32,7 +32,7 @@ pub struct RedisStore<T> {
 }
 
 impl<T: Topology> RedisStore<T> {
-    /// A grant or a renewal must reach `min_replicas` replicas; 0 means none.
+    /// `min_replicas` may be 0.
     pub fn new(topology: T, database: u32, min_replicas: u32) -> Self {
         Self { topology, database, min_replicas, revoking: None }
     }
@@ -65,7 +65,7 @@ impl<T: Topology> RedisStore<T> {
         let Reply { value, repeated, unconfirmed } = reply;
         match read(value) {
             Some(value) => Ok(Reply { value, repeated, unconfirmed }),
-            None => Err(self.topology.last().0.unexpected_reply()),
+            None => Err(self.topology.last().unexpected_reply()),
         }
     }
 
@@ -148,7 +148,7 @@ impl<T: Topology> RedisStore<T> {
             first = first.take().or(before);
             match again.filter(|_| up_to.is_some() || first.is_none()) {
                 Some(next) => from = next.to_string(),
-                None if first.is_none() => return Err(self.topology.last().0.unexpected_reply()),
+                None if first.is_none() => return Err(self.topology.last().unexpected_reply()),
                 None => return Ok(first.take()),
             }
             Ok(None)
@@ -163,8 +163,8 @@ impl<T: Topology> RedisStore<T> {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Value>, Failure> {
-        let (node, asking) = self.topology.last();
-        Ok(match node.sleep(listen(request, at_most), None, asking, at_most, interrupt)?.0 {
+        let (node, listen) = (self.topology.last(), listen(request, at_most));
+        Ok(match node.sleep(listen, None, at_most, interrupt)?.0 {
             Value::Array(reply) => reply.into_iter().nth(1),
             _ => None,
         })
@@ -228,8 +228,7 @@ impl<T: Topology> Store for RedisStore<T> {
         // would take the lock even if this client had died meanwhile.
         let (listen, sent) = (listen(request, pause), Instant::now());
         let call = self.acquire_call(request, attempt_number());
-        let (node, asking) = self.topology.last();
-        let reply = match node.sleep(listen, Some(&call), asking, pause, interrupt)?.1 {
+        let reply = match self.topology.last().sleep(listen, Some(&call), pause, interrupt)?.1 {
             Some(reply) => self.parsed(reply, reply::verdict)?,
             None => return Ok(None),
         };
@@ -337,11 +336,11 @@ impl<T: Topology> Store for RedisStore<T> {
     }
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
-        list::names_until(self.topology.last().0, prefix, until)
+        list::names_until(self.topology.last(), prefix, until)
     }
 
     fn verify(&mut self) -> Result<(), Failure> {
-        list::is_current(self.topology.last().0)
+        list::is_current(self.topology.last())
     }
 
     /// Names the servers that evict keys when their memory is full.

@@ -35,9 +35,8 @@ enum Rejects {
 
 /// Where a request may be served instead.
 pub(super) enum Redirection {
-    /// By another node of the cluster. With `asking`, that node is still importing the lock's keys,
-    /// and serves them only after ASKING.
-    Elsewhere { node: Endpoint, asking: bool },
+    /// By another node of the cluster, which may be as `Node::is_importing` says.
+    Elsewhere { node: Endpoint, is_importing: bool },
     /// The lock's keys are divided between this node of a cluster and another one.
     Moving,
 }
@@ -282,7 +281,8 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
         "NOPERM" if quoted_in(text).is_some() => refusal("NOPERM-COMMAND", address, &detail),
         "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
             Some(Ok(node)) => {
-                let redirection = Some(Redirection::Elsewhere { node, asking: code == "ASK" });
+                let is_importing = code == "ASK";
+                let redirection = Some(Redirection::Elsewhere { node, is_importing });
                 Refusal { redirection, ..refusal(code, address, &detail) }
             }
             Some(Err(failure)) => failure.into(),
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_missing_permission_is_named_for_every_server_version() {
-        let source = scripts::ACQUIRE.source();
+        let source = scripts::ACQUIRE.source;
         let line = 1 + source.lines().position(|line| line.contains("call('TIME'")).unwrap();
         for user in ["ci", "ROOM", "AUTHOR", "monkeys"] {
             for (reply, part) in [

@@ -10,18 +10,12 @@ use crate::store::wire::{self, Cmd};
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
 pub struct Script {
-    source: &'static str,
+    pub(super) source: &'static str,
     hash: &'static str,
 }
 
 // build/scripts.rs generates one constant for each request in lua/requests/, such as ACQUIRE.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
-
-impl Script {
-    pub(crate) fn source(self) -> &'static str {
-        self.source
-    }
-}
 
 /// How long an undo, which is a release or a withdrawal, waits for an answer at most. No signal
 /// interrupts it, and it must not keep rlock from its exit for longer.
@@ -82,7 +76,7 @@ impl Call {
     /// The Redis command that a line of the script calls, counted from 1, to name it when the
     /// server denies it.
     pub(in crate::store) fn command_at(&self, line: usize) -> Option<&'static str> {
-        let line = self.script.source().lines().nth(line.checked_sub(1)?)?;
+        let line = self.script.source.lines().nth(line.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }
@@ -92,26 +86,28 @@ impl Call {
         [self.key.as_str().to_owned(), self.key.sides()]
     }
 
-    /// The command that runs the script: as source, which makes the server remember its hash, or by
-    /// the hash, which a server that does not know it answers with NOSCRIPT.
-    pub fn command(&self, as_source: bool, read_only: bool) -> Cmd {
-        let Script { source, hash } = self.script;
-        let (verb, script) = if as_source { ("EVAL", source) } else { ("EVALSHA", hash) };
-        let suffix = if read_only { "_RO" } else { "" };
-        wire::cmd(&[verb, suffix].concat()).arg(script).arg(&self.arguments).to_owned()
+    /// The command that runs the script as source, which makes the server remember its hash.
+    pub fn as_source(&self, read_only: bool) -> Cmd {
+        self.command(if read_only { "EVAL_RO" } else { "EVAL" }, self.script.source)
+    }
+
+    /// The command that runs the script by its hash, which a server that does not know it answers
+    /// with NOSCRIPT.
+    pub fn by_hash(&self, read_only: bool) -> Cmd {
+        self.command(if read_only { "EVALSHA_RO" } else { "EVALSHA" }, self.script.hash)
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        wire::cmd(verb).arg(script).arg(&self.arguments).to_owned()
     }
 
     pub(in crate::store) fn is_read_only(&self) -> bool {
         self.script.hash == INSPECT.hash
     }
 
-    /// How long each answer may take.
+    /// How long each answer may take, if one is expected.
     pub(in crate::store) fn time(&self, io_timeout: Duration) -> Duration {
-        match () {
-            () if self.expects_no_reply => Duration::ZERO,
-            () if self.is_undo() => io_timeout.min(UNDO_TIME),
-            () => io_timeout,
-        }
+        if self.is_undo() { io_timeout.min(UNDO_TIME) } else { io_timeout }
     }
 
     pub(in crate::store) fn is_undo(&self) -> bool {
@@ -131,7 +127,7 @@ mod tests {
     #[test]
     fn a_line_calls_one_command_so_that_a_denied_one_can_be_named() {
         for script in [ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE, INSPECT, PROPOSE, COMMIT] {
-            for line in script.source().lines() {
+            for line in script.source.lines() {
                 assert!(line.matches("call('").count() <= 1, "{line}");
             }
         }

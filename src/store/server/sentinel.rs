@@ -83,13 +83,13 @@ pub(in crate::store) fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoi
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
             let failure = Failure::misconfigured(what, "correct the service name in the URL");
             // One that was restarted without its configuration does not know it for a while.
-            Err(failure.once_served(sentinel.address.has_served()))
+            Err(failure.once_served(sentinel.peer.has_served()))
         }
         answer => {
-            sentinel.address.serves();
+            sentinel.peer.note_served();
             let address = wire::from_redis_value::<(String, u16)>(answer);
             let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
-            sentinel.address.named(&host, port)
+            sentinel.peer.named(&host, port)
         }
     }
 }
@@ -120,10 +120,10 @@ impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
         if call.expects_no_reply {
             // It follows an earlier request, wherever that went.
-            return Ok(self.master.run_script(call, false, interrupt)?);
+            return Ok(self.master.run_script(call, interrupt)?);
         }
-        let master = self.master(None, Limit::new(call.time(self.io_timeout), interrupt))?;
-        let mut reply = master.run_script(call, false, interrupt);
+        let master = self.master(None, Limit::of_attempt(call.time(self.io_timeout), interrupt))?;
+        let mut reply = master.run_script(call, interrupt);
         let named = self.master.endpoint().clone();
         // During a failover, another sentinel may already name the new master, and one may be wrong.
         let is_elsewhere = |refusal: &Refusal| {
@@ -131,9 +131,10 @@ impl Topology for Sentinel {
             refusal.is_not_here() || failure.is_transient() && !failure.maybe_executed()
         };
         if reply.as_ref().is_err_and(is_elsewhere)
-            && let Ok(other) = self.master(Some(named), Limit::new(TO_NAME_ANOTHER, interrupt))
+            && let Ok(other) =
+                self.master(Some(named), Limit::of_attempt(TO_NAME_ANOTHER, interrupt))
         {
-            reply = other.run_script(call, false, interrupt);
+            reply = other.run_script(call, interrupt);
         }
         reply.map_err(|refusal| {
             let demoted = refusal.is_not_here().then(|| not_a_master(self.master.endpoint()));
@@ -149,12 +150,12 @@ impl Topology for Sentinel {
         failure.reworded(|why| format!("master of {service}: {why}"))
     }
 
-    fn last(&mut self) -> (&mut Node, bool) {
-        (&mut self.master, false)
+    fn last(&mut self) -> &mut Node {
+        &mut self.master
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
-        Ok(vec![self.master(None, Limit::new(self.io_timeout, NEVER))?])
+        Ok(vec![self.master(None, Limit::of_attempt(self.io_timeout, NEVER))?])
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {

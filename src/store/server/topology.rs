@@ -13,12 +13,12 @@ pub trait Topology: Send {
     /// Runs a script on the server that has its lock.
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
 
-    /// The server that ran the last script, and whether that took an ASKING.
-    fn last(&mut self) -> (&mut Node, bool);
+    /// The server that ran the last script.
+    fn last(&mut self) -> &mut Node;
 
     /// How long each of its servers may take to answer.
     fn io_timeout(&mut self) -> Duration {
-        self.last().0.io_timeout
+        self.last().io_timeout
     }
 
     /// All servers that have locks. An error means that they cannot be found.
@@ -36,11 +36,11 @@ pub trait Topology: Send {
 /// One server, which has all locks.
 impl Topology for Node {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        Ok(self.run_script(call, false, interrupt)?)
+        Ok(self.run_script(call, interrupt)?)
     }
 
-    fn last(&mut self) -> (&mut Node, bool) {
-        (self, false)
+    fn last(&mut self) -> &mut Node {
+        self
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {

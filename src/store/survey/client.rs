@@ -82,7 +82,7 @@ pub(super) fn of_server(
         name_keys(&mut server, settings);
     }
     facts::of_server(&mut store.topology, &mut server);
-    add_route(&mut server, &store.topology.address, settings.io_timeout);
+    add_route(&mut server, &store.topology.peer, settings.io_timeout);
     server
 }
 

@@ -185,7 +185,7 @@ impl Address {
         self.served.load(Ordering::Relaxed)
     }
 
-    pub(in crate::store) fn serves(&self) {
+    pub(in crate::store) fn note_served(&self) {
         self.served.store(true, Ordering::Relaxed);
     }
 

@@ -262,9 +262,10 @@ mod tests {
         });
         let minute = Duration::from_secs(60);
         let peer = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
-        let mut connection = Connection::open(&peer, Limit::new(minute, NEVER)).ok().unwrap();
+        let mut connection =
+            Connection::open(&peer, Limit::of_attempt(minute, NEVER)).ok().unwrap();
         let ended = NEVER.or(interrupt.as_fd());
-        let received = connection.exchange(&[cmd("PING")], Limit::new(minute, ended));
+        let received = connection.exchange(&[cmd("PING")], Limit::of_attempt(minute, ended));
         assert_eq!(received, Err(Failure::interrupted(Delivery::Pending)));
     }
 }

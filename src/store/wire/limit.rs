@@ -1,4 +1,4 @@
-//! What ends a wait for a server.
+//! The time limits of requests.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -11,14 +11,16 @@ use crate::system::poll::Want;
 /// What ends a wait for a server.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Limit<'a> {
+    /// For messages.
     pub(in crate::store) timeout: Duration,
     pub(in crate::store) until: Instant,
     pub(in crate::store) interrupt: Interrupt<'a>,
 }
 
 impl<'a> Limit<'a> {
-    /// From now on, until a request can be sent. Leaves time for a last attempt.
-    pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
+    /// From now on, for all that an attempt needs before its request is sent. Leaves time for the last
+    /// attempt.
+    pub(in crate::store) fn of_attempt(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         let now = Instant::now();
         let last = interrupt.last_attempt;
         let until = last.map_or(now + timeout, |last| last.send_until(now + timeout, now));

@@ -1,5 +1,6 @@
 //! The addresses of an endpoint: which there are at present, and in which order to try them.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ struct Known {
     /// First the one that answered last, and at the end those that did not serve, the latest last.
     addresses: Vec<SockAddr>,
     /// Which of all addresses so far have answered as a master, and when they last did.
-    masters: Vec<(SockAddr, Instant)>,
+    masters: HashMap<SockAddr, Instant>,
     /// When the next lookup is due; `None` while one is under way.
     again: Option<Instant>,
     /// Whether there is only one address, whatever the endpoint resolves to.
@@ -93,27 +94,24 @@ impl Route {
         self.known().addresses.len()
     }
 
-    /// Makes the next connection try this address first, because it serves, or last.
-    pub(in crate::store) fn serves(&self, address: &SockAddr, serves: bool) {
-        let addresses = &mut self.known().addresses;
-        if let Some(place) = addresses.iter().position(|other| other == address) {
-            let address = addresses.remove(place);
-            addresses.insert(if serves { 0 } else { addresses.len() }, address);
-        }
+    /// Makes the next connection try this address first, because it serves.
+    pub(in crate::store) fn prefer(&self, address: &SockAddr) {
+        self.known().addresses.sort_by_key(|other| other != address);
     }
 
-    pub(in crate::store) fn answers_as_master(&self, address: &SockAddr) {
-        let (mut known, now) = (self.known(), Instant::now());
-        match known.masters.iter_mut().find(|(other, _)| other == address) {
-            Some((_, last)) => *last = now,
-            None => known.masters.push((address.clone(), now)),
-        }
+    /// Makes the next connection try this address last.
+    pub(in crate::store) fn defer(&self, address: &SockAddr) {
+        self.known().addresses.sort_by_key(|other| other == address);
+    }
+
+    /// Notes that this address has just answered as a master.
+    pub(in crate::store) fn note_master(&self, address: &SockAddr) {
+        self.known().masters.insert(address.clone(), Instant::now());
     }
 
     /// When this address last answered as a master.
     pub(in crate::store) fn was_master(&self, address: &SockAddr) -> Option<Instant> {
-        let known = self.known();
-        known.masters.iter().find(|(other, _)| other == address).map(|(_, last)| *last)
+        self.known().masters.get(address).copied()
     }
 
     /// Keeps the result of a lookup, unless it has failed. New addresses come second.
@@ -178,9 +176,8 @@ mod tests {
         let at = |port| SockAddr::from(SocketAddr::from(([127, 0, 0, 1], port)));
         let route = Route::default();
         route.keep([1, 2, 3, 4].map(at).into());
-        for (port, serves) in [(2, false), (1, false), (4, true), (7, true)] {
-            route.serves(&at(port), serves);
-        }
+        [2, 1].into_iter().for_each(|port| route.defer(&at(port)));
+        [4, 7].into_iter().for_each(|port| route.prefer(&at(port)));
         assert_eq!(route.keep([1, 2, 3, 4, 5].map(at).into()), [4, 5, 3, 2, 1].map(at));
         // A failed lookup changes nothing, and a successful one forgets the others.
         assert_eq!(route.keep(Vec::new()).len(), 5);

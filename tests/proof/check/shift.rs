@@ -27,6 +27,7 @@ impl Shift for WaitMachine {
     fn shift(&mut self, back: Duration) {
         self.wait_until.shift(back);
         self.start_until.shift(back);
+        self.first_answer_until.shift(back);
         self.last_view.iter_mut().for_each(|(then, _)| then.shift(back));
         self.lateness = None;
     }

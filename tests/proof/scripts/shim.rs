@@ -59,11 +59,12 @@ pub(crate) trait Server: Send {
 
 impl Server for Shim {
     fn run(&mut self, call: &Call) -> Result<Reply, Failure> {
-        let command = call.command(false, false);
+        let read_only = false;
+        let command = call.by_hash(read_only);
         let words = words_of(&command);
         let hash = str::from_utf8(words[1]).unwrap();
         if !Self::with(|sandbox| sandbox.has(hash)) {
-            let whole = call.command(true, false);
+            let whole = call.as_source(read_only);
             let source = in_small_batches(str::from_utf8(words_of(&whole)[1]).unwrap());
             Self::with(|sandbox| sandbox.load(hash, &source));
         }
@@ -120,7 +121,7 @@ impl<S: Server> Topology for Played<S> {
         self.0.run(call)
     }
 
-    fn last(&mut self) -> (&mut Node, bool) {
+    fn last(&mut self) -> &mut Node {
         panic!("a script gave an unexpected reply")
     }
 

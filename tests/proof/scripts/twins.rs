@@ -80,7 +80,8 @@ fn data_of(kind: &str, data: Vec<Bytes>) -> Data {
 impl Server for Twins {
     fn run(&mut self, call: &Call) -> Result<Reply, Failure> {
         let ours = Shim.run(call);
-        let whole = call.command(true, false);
+        let read_only = false;
+        let whole = call.as_source(read_only);
         let [eval, source, words @ ..] = &words_of(&whole)[..] else { unreachable!() };
         let source = in_small_batches(str::from_utf8(source).unwrap());
         let mut changed = Cmd::new();

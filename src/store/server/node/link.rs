@@ -15,7 +15,7 @@ use crate::store::wire::{Cmd, Connection, Endpoint, Limit, ServerError, Value};
 use crate::store::{Interrupt, NEVER};
 use crate::system::wakeup::Wakeup;
 
-/// How long a request whose reply nobody awaits may take to connect: the process is about to end.
+/// How long the last undo may take to connect: the process is about to end.
 const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
 
 /// How many addresses the first request is sent to at most, one after another.
@@ -35,7 +35,7 @@ pub(super) enum ConnectionUse {
 #[derive(Clone, Copy)]
 pub(super) struct Pipeline<'a> {
     pub(super) commands: &'a [Cmd],
-    /// For all replies together.
+    /// For all replies together; zero for the last undo.
     pub(super) timeout: Duration,
     pub(super) interrupt: Interrupt<'a>,
     pub(super) kind: PipelineKind,
@@ -50,6 +50,14 @@ pub(super) enum PipelineKind {
     Blocking,
     /// Undoes an earlier request: a release or a withdrawal.
     Undo,
+    /// An undo whose reply nobody awaits.
+    LastUndo,
+}
+
+impl PipelineKind {
+    fn is_undo(self) -> bool {
+        matches!(self, Self::Undo | Self::LastUndo)
+    }
 }
 
 pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
@@ -64,12 +72,12 @@ impl Node {
     /// the request, closes the connection: the next one may lead there.
     pub(super) fn refused(&mut self, error: &ServerError, call: Option<&Call>) -> Refusal {
         let refusal = match call {
-            Some(call) => refusal::of_script(error, &self.address, call),
-            None => refusal::of(error, &self.address),
+            Some(call) => refusal::of_script(error, &self.peer, call),
+            None => refusal::of(error, &self.peer),
         };
         match &self.connection {
             Some((connection, _)) if refusal.ends_connection() => {
-                let refusal = refusal.at(connection.address(), &self.address);
+                let refusal = refusal.at(connection.address(), &self.peer);
                 self.leave_connection();
                 refusal
             }
@@ -80,20 +88,20 @@ impl Node {
     /// Closes the connection, and tries the other addresses of its server before this one.
     fn leave_connection(&mut self) {
         if let Some((connection, _)) = self.connection.take() {
-            self.address.route.serves(connection.address(), false);
+            self.peer.route.defer(connection.address());
         }
     }
 
     /// Whether one of these replies says that another server may serve the request.
     fn leads_elsewhere(&self, replies: &[Value]) -> bool {
-        let refusal = first_error(replies).map(|error| refusal::of(error, &self.address));
+        let refusal = first_error(replies).map(|error| refusal::of(error, &self.peer));
         refusal.is_some_and(|refusal| refusal.ends_connection())
     }
 
     /// For a reply that is valid RESP but not what the command returns. Closes the connection.
     pub(in crate::store) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
-        let what = format!("unexpected reply from {}", self.address);
+        let what = format!("unexpected reply from {}", self.peer);
         Failure::misconfigured(what, "check that it is Redis or Valkey").but_maybe_executed()
     }
 
@@ -111,20 +119,22 @@ impl Node {
         let default = self.default_interrupt.clone();
         let interrupt = pipeline.interrupt.or(default.as_ref().map(Wakeup::as_fd));
         let pipeline = &Pipeline { interrupt, ..*pipeline };
-        if pipeline.kind == PipelineKind::Undo {
+        if pipeline.kind.is_undo() {
             for mut connection in self.unanswered_elsewhere.drain(..) {
-                let _ = connection.exchange(pipeline.commands, Limit::new(Duration::ZERO, NEVER));
+                let _ = connection
+                    .exchange(pipeline.commands, Limit::of_attempt(Duration::ZERO, NEVER));
             }
         }
-        let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
+        let is_unix = matches!(self.peer.endpoint, Endpoint::Unix(_));
         let is_usable = |(connection, usable_for): &mut (Connection, ConnectionUse)| {
-            let serves = *usable_for == ConnectionUse::Any || pipeline.kind == PipelineKind::Undo;
+            let is_meant = *usable_for == ConnectionUse::Any || pipeline.kind.is_undo();
             // A server stops reading from a Unix socket that was closed before its replies were read.
             // So the last request takes another connection. Its tombstone rejects the earlier one.
-            let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
+            let is_last = pipeline.kind == PipelineKind::LastUndo;
+            let is_stuck = is_last && is_unix && connection.has_pending();
             // Check before sending. After a copy that was lost with a dead connection, "not held"
             // could mean that it was executed, or that the server lost the lock in a restart.
-            serves && !is_stuck && !connection.is_closed() && !connection.is_left()
+            is_meant && !is_stuck && !connection.is_closed() && !connection.is_left()
         };
         let mut usable = self.connection.take_if(is_usable);
         let is_first = !self.has_sent;
@@ -133,7 +143,8 @@ impl Node {
             let is_new = usable.is_none();
             let connection = usable.take().map_or_else(|| self.open(pipeline), Ok);
             tries += 1;
-            let has_more = is_first && tries < self.address.route.count().min(MOST_TRIES);
+            let has_more = is_first && tries < self.peer.route.count().min(MOST_TRIES);
+            // A share of the time for replies only: one attempt to connect tries all addresses.
             let timeout = if has_more { pipeline.timeout / 2 } else { pipeline.timeout };
             let bounded = &Pipeline { timeout, ..*pipeline };
             // The server may have closed an old connection, and another address may answer.
@@ -168,22 +179,22 @@ impl Node {
         if connection.is_left() {
             return Ok(None);
         }
-        let replies = connection.exchange(commands, limit).inspect_err(|failure| {
-            self.address.route.serves(connection.address(), !failure.is_unanswered());
-        })?;
-        self.connection = Some((connection, ConnectionUse::Any));
-        Ok(Some(replies))
+        let replies = connection.exchange(commands, limit);
+        match &replies {
+            Ok(_) => self.connection = Some((connection, ConnectionUse::Any)),
+            Err(failure) => self.keep_unanswered(connection, PipelineKind::Blocking, failure),
+        }
+        replies.map(Some)
     }
 
-    /// Keeps a connection on which a reply is missing if the undo must follow the request there.
-    fn keep_unanswered(
-        &mut self,
-        connection: Connection,
-        pipeline: &Pipeline<'_>,
-        failure: &Failure,
-    ) {
-        self.address.route.serves(connection.address(), !failure.is_unanswered());
-        let usable_for = match (failure.kind, failure.delivery, pipeline.kind) {
+    /// Keeps a connection on which a reply is missing if the undo must follow the request there. If
+    /// nothing was received, tries the other addresses of its server first.
+    fn keep_unanswered(&mut self, connection: Connection, kind: PipelineKind, failure: &Failure) {
+        match failure.is_unanswered() {
+            true => self.peer.route.defer(connection.address()),
+            false => self.peer.route.prefer(connection.address()),
+        }
+        let usable_for = match (failure.kind, failure.delivery, kind) {
             (_, _, PipelineKind::Blocking) => return,
             (FailureKind::Interrupted, Delivery::Pending, _) => ConnectionUse::Any,
             // No request follows an undo, and a new connection may work.
@@ -194,17 +205,19 @@ impl Node {
     }
 
     fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, ConnectionUse), Refusal> {
-        let at_most = match pipeline.timeout.is_zero() {
-            // There is nothing to undo.
-            true if !self.has_sent => return Err(Failure::interrupted(Delivery::NotSent).into()),
-            true => TO_CONNECT_AT_THE_END.min(self.io_timeout),
-            false if pipeline.kind == PipelineKind::Undo => pipeline.timeout,
-            false => self.io_timeout,
+        let at_most = match pipeline.kind {
+            PipelineKind::LastUndo if !self.has_sent => {
+                // There is nothing to undo.
+                return Err(Failure::interrupted(Delivery::NotSent).into());
+            }
+            PipelineKind::LastUndo => TO_CONNECT_AT_THE_END.min(self.io_timeout),
+            PipelineKind::Undo => pipeline.timeout,
+            PipelineKind::Ordinary | PipelineKind::Blocking => self.io_timeout,
         };
         let earlier = self.connection.take().map(|(earlier, _)| earlier);
         self.unanswered_elsewhere.extend(earlier.filter(Connection::has_pending));
-        let limit = Limit::new(at_most, pipeline.interrupt);
-        let connection = Connection::open(&self.address, limit)?;
+        let limit = Limit::of_attempt(at_most, pipeline.interrupt);
+        let connection = Connection::open(&self.peer, limit)?;
         self.unanswered_elsewhere.retain(|earlier| earlier.address() != connection.address());
         self.has_sent = true;
         Ok((connection, ConnectionUse::Any))
@@ -217,33 +230,34 @@ impl Node {
         pipeline: &Pipeline<'_>,
     ) -> Result<Vec<Value>, Refusal> {
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let greeting = || handshake::commands(&mut self.address, self.probe);
-        let handshake = is_new.then(greeting).unwrap_or_default();
+        let handshake = is_new.then(|| handshake::commands(&mut self.peer, self.probe));
+        let handshake = handshake.unwrap_or_default();
         let all = [&handshake, commands].concat();
-        let mut replies = match connection
-            .exchange(&all, Limit::of_replies(Duration::ZERO, timeout, interrupt))
-        {
+        let limit = Limit::of_replies(Duration::ZERO, timeout, interrupt);
+        let mut replies = match connection.exchange(&all, limit) {
             Ok(replies) => replies,
             Err(failure) => {
                 // If the undo got no answer either, both requests are already under way in the
                 // right order, and the connection is useless.
                 if usable_for == ConnectionUse::Any {
-                    self.keep_unanswered(connection, pipeline, &failure);
+                    self.keep_unanswered(connection, kind, &failure);
                 }
                 return Err(failure.into());
             }
         };
-        self.address.route.serves(connection.address(), true);
+        self.peer.route.prefer(connection.address());
         let rest = replies.split_off(handshake.len());
         if let Some(refused) = first_error(&replies).map(|error| self.refused(error, None)) {
-            let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
-            return self.refused_but(executed, refused, connection, kind).map(|()| rest);
+            if rest.iter().all(|reply| matches!(reply, Value::ServerError(_))) {
+                return Err(refused);
+            }
+            return self.executed_but(refused, connection, kind).map(|()| rest);
         }
         match (self.probe, replies.pop()) {
             (Some(Probe::Role), Some(role)) if !handshake::is_master(&role) => {
-                self.address.route.serves(connection.address(), false);
-                let refusal = refusal::demoted(&self.address);
-                return Err(refusal.at(connection.address(), &self.address));
+                self.peer.route.defer(connection.address());
+                let refusal = refusal::demoted(&self.peer);
+                return Err(refusal.at(connection.address(), &self.peer));
             }
             (Some(Probe::Run), Some(information)) => {
                 let run = handshake::run(&information).ok_or_else(|| self.unexpected_reply())?;
@@ -260,18 +274,14 @@ impl Node {
     /// The server rejected the login. If its default user needs no password, it has executed the
     /// script in the same pipeline all the same, as that user. The connection is then kept to undo
     /// the request. If the script was itself an undo, it succeeded.
-    fn refused_but(
+    fn executed_but(
         &mut self,
-        executed: bool,
         refused: Refusal,
         connection: Connection,
         kind: PipelineKind,
     ) -> Result<(), Refusal> {
-        if !executed {
-            return Err(refused);
-        }
         self.connection = Some((connection, ConnectionUse::UndoOnly));
-        if kind != PipelineKind::Undo {
+        if !kind.is_undo() {
             return Err(refused.failure.but_maybe_executed().into());
         }
         let warning = refused.failure.reworded(|what| format!("{what} (the lock was released)"));

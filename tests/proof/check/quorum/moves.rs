@@ -21,7 +21,7 @@ impl World {
         (self.monitor.floors[index], self.monitor.older[index]) =
             (self.monitor.granted, self.status());
         let request = &self.course.scope.clients[index].request;
-        let (waiter, step) = WaitMachine::new(request.ttl, None);
+        let (waiter, step) = WaitMachine::new(request.ttl, None, None, now());
         let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, now());
         let doing = Doing::Rest(now());
         self.clients[index].phase = Phase::Acquiring(waiter, acquisition, doing);

@@ -25,7 +25,7 @@ impl World {
     pub(super) fn start_client(&mut self, index: usize) {
         let terms = &self.course.scope.clients[index];
         let until = terms.has('w').then(|| now() + WAIT_LIMIT);
-        let (waiter, step) = WaitMachine::new(terms.request.ttl, until);
+        let (waiter, step) = WaitMachine::new(terms.request.ttl, until, until, now());
         self.clients[index].phase = Phase::Waiting(waiter, Pending::Answer(None, None));
         self.follow(index, step);
     }
