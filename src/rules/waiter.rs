@@ -1,15 +1,19 @@
 //! The decisions of a waiter, as a pure state machine from answers, signals and the time to the
 //! next step.
 
+mod steps;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use steps::SHORT_SLEEP;
+pub use steps::{Note, Stop, WaitEnd, WaitEvent, WaitStep};
 
 use crate::rules::lease::renewed_with;
 use crate::rules::{
-    Answer, Asked, BackOff, ClientInfo, Failure, FailureKind, Fence, HoldKind, HoldState, Holder,
-    Instant, Lateness, Lease, NotRunning, Operator, Reason, Seen, Slot, State, Ticket, Ttl,
-    UserMessage, View,
+    Answer, BackOff, Failure, FailureKind, Fence, HoldKind, HoldState, Holder, Instant, Lateness,
+    Lease, NotRunning, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
 };
 
 /// The pauses between two attempts to reach a server that does not answer.
@@ -30,10 +34,6 @@ const SLOW: Duration = Duration::from_millis(125);
 /// How long a waiter awaits its first answer at least, which includes the connection.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// A sleep that a failure ends sooner was cut short. If that happens again and again, the server, or
-/// a proxy before it, does not let the waiter sleep.
-const SHORT_SLEEP: Duration = Duration::from_secs(1);
-
 /// How long a new head waits for its grant before it asks for the new holder's deadline.
 const HEAD_PAUSE: Duration = Duration::from_millis(10);
 
@@ -48,109 +48,6 @@ pub(crate) fn pause_of_a_head(is_head: bool, at_most: Duration) -> Option<Durati
 /// How often a waiter for a lease of this length tells the server that it is alive.
 pub fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
-}
-
-/// What the waiter does next. Every step but the last leads to one event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitStep {
-    /// Send the request; then `WaitEvent::Answered`. `seen` lists the holders that the waiter has seen.
-    /// `arrival` is the ticket from the first answer, if the request supersedes.
-    Ask { seen: Option<Seen>, arrival: Option<Ticket> },
-    /// Sleep until the store wakes the waiter; then `WaitEvent::Woken`, or `WaitEvent::Answered` if the
-    /// store has already asked again. `seen` is as for `Ask`.
-    Sleep { at_most: Duration, seen: Option<Seen> },
-    /// Pause without using the store; then `WaitEvent::Rested`.
-    Rest { at: Instant },
-    /// Withdraw the request, so that the wait can end this way; then `WaitEvent::Withdrawn`. If
-    /// `WaitEnd::is_unanswered`, do not await a reply.
-    Withdraw(WaitEnd),
-    /// The wait is over.
-    End(WaitEnd),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum WaitEnd {
-    Granted(Lease, Fence, Option<Slot>),
-    /// The request does not wait, and the lock is not free.
-    Busy(View),
-    /// The lock was not granted within the wait limit.
-    TimedOut(View),
-    Nested,
-    Upgrade,
-    Ended(Reason),
-    Superseded(ClientInfo),
-    Removed(Operator),
-    /// The request failed, or the server stopped answering while it was queued.
-    Failed(Failure),
-    Stopped(Stop),
-}
-
-/// What ends a wait from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stop {
-    Signal(Signal),
-    /// The process that needs the lock has ended.
-    ProcessEnded,
-}
-
-impl WaitEnd {
-    /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Failed(failure) if failure.is_unanswered())
-    }
-}
-
-/// The result of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitEvent {
-    /// `sent` is the time just before the request was sent.
-    Answered {
-        sent: Instant,
-        answer: Result<Answer, Failure>,
-    },
-    Woken(Result<(), Failure>),
-    /// A pause is over.
-    Rested,
-    /// A failure has ended a sleep within `SHORT_SLEEP`.
-    CutShort(Failure),
-    /// Without a reply, the request expires on the server.
-    Withdrawn(WaitEnd, Result<(), Failure>),
-}
-
-impl WaitEvent {
-    /// How a sleep has ended that began at this moment.
-    pub(crate) fn slept(
-        begun: Instant,
-        result: Result<Option<Asked>, Failure>,
-        now: Instant,
-    ) -> Self {
-        match result {
-            Ok(Some(Asked { sent, answer })) => Self::Answered { sent, answer: Ok(answer) },
-            Err(failure) if now < begun + SHORT_SLEEP => Self::CutShort(failure),
-            result => Self::Woken(result.map(drop)),
-        }
-    }
-}
-
-/// Something to report to the user.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Note {
-    Queued {
-        view: View,
-        position: u64,
-        sleep: Duration,
-    },
-    /// A first failure, which does not justify a message yet.
-    Retrying(Failure),
-    /// The server still does not answer, for this reason by now, and the waiter keeps trying.
-    Away(Failure),
-    /// The waiter cannot sleep, and asks at growing intervals instead, up to this one.
-    Polling(Failure, Duration),
-    /// rlock itself was not running.
-    NotRunning(NotRunning),
-    /// The server answers again after `Retrying` or `Away`.
-    Back,
-    NotWithdrawn(Failure),
 }
 
 /// The waiter's state.
@@ -497,6 +394,3 @@ impl WaitMachine {
         if self.maybe_queued { WaitStep::Withdraw(end) } else { WaitStep::End(end) }
     }
 }
-
-#[cfg(test)]
-mod tests;

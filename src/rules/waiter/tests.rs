@@ -1,5 +1,7 @@
 //! What a waiter decides after each answer, failure and signal.
 
+use nix::sys::signal::Signal;
+
 use super::*;
 use crate::rules::{ClientInfo, Delivery, HoldKind, HoldState, Holder, ServerTime, State};
 
