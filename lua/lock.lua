@@ -14,7 +14,7 @@
 --   'ticket'         the last number assigned in the queue
 --   'nominated'      waiters of several servers that may have the lock now; see admission.lua
 --   'head'           the waiter that knows it is the head of the queue
---   'newest'         the last request with --supersede: its ticket, a space, its token and its client
+--   'newest'         the last request with --supersede: its arrival, a space, its token and its client
 --   'revoked_up_to'  holds with a fence up to this one are revoked; 'revoked_up_to:how',
 --                    'revoked_up_to:by' and 'revoked_up_to:at' record how, by whom and when
 --   'skipped'        the clients that were turned away; see history.lua

@@ -38,7 +38,7 @@ end
 -- Gives the caller a position in the queue, even if it does not wait: then for the claim window. nil
 -- if it must ask again.
 local function join(owner)
-  local _, ticket = wait_in_queue(owner, TICKET)
+  local _, ticket = enqueue(owner, TICKET)
   local head, nominated = admit()
   if lock.cleanup_pending then return nil end
   -- The reply says what a message would say.

@@ -1,8 +1,7 @@
 -- The queue: positions, wake-ups, and how long a waiter sleeps. `admission` drops dead waiters.
 --
 -- Reads:   guard, holds, queue, state; lock, now
--- Changes: queue, the mailboxes of waiters; in the state 'ticket', 'head' and details of waiters;
---          lock.notified, lock.ticket
+-- Changes: queue, the mailboxes of waiters; in the state 'head' and details of waiters; lock.notified
 
 -- How much later than the head the second waiter checks an expired lease, in ms.
 local GRACE = 500
@@ -41,33 +40,6 @@ local NEXT_OFFSET = 2 ^ 52
 local function is_next(score) return tonumber(score) < 0 end
 
 local function ticket_of(score) return tonumber(score) + (is_next(score) and NEXT_OFFSET or 0) end
-
--- A ticket that grows with the clock, and is larger than that of the newest request that supersedes.
-local function own_ticket()
-  return math.max(micros, tonumber(string.match(lock.newest or '', '^%d+') or 0) + 1)
-end
-
--- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. One of
--- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
--- with its clock. Returns its position, from 1, and its ticket.
-local function enqueue(agreed, goes_next)
-  local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
-  local ticket = score and ticket_of(score)
-  if not ticket then own.since = int(now) end
-  if agreed then own.origin = agreed > 0 and 'agreed' or 'proposed' end
-  redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
-  if not ticket or agreed and agreed > 0 then
-    local last = tonumber(lock.ticket or 0)
-    ticket = agreed == 0 and math.max(last + 1, own_ticket()) or agreed or last + 1
-    lock.ticket = int(math.max(last, ticket))
-    redis.call('HSET', STATE, 'ticket', lock.ticket)
-    redis.call('ZADD', QUEUE, int(goes_next and ticket - NEXT_OFFSET or ticket), TOKEN)
-  end
-  local expiry = state_expiry()
-  redis.call('PEXPIREAT', STATE, expiry)
-  redis.call('PEXPIREAT', QUEUE, expiry)
-  return redis.call('ZRANK', QUEUE, TOKEN) + 1, ticket
-end
 
 -- Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
 local function remove_waiter(token, how, by)

@@ -123,8 +123,9 @@ pub struct RevokedUpTo {
 /// Of the waiting requests that supersede, only the newest remains.
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Newest {
-    /// On which several servers agreed; 0 if there is only one server.
-    pub ticket: u64,
+    /// A time in microseconds. On one of several servers, the ticket on which they agreed.
+    #[serde(rename = "ticket")]
+    pub arrival: u64,
     pub token: String,
     #[serde(with = "stored")]
     pub client: ClientInfo,

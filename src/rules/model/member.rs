@@ -67,7 +67,7 @@ impl Transaction<'_> {
         ticket: u64,
     ) -> ControlFlow<Verdict, QueuePosition> {
         let token = request.token.as_str();
-        let (position, ticket) = self.wait_in_queue(request, waiter, Some(ticket));
+        let (position, ticket) = self.enqueue(request, waiter, Some(ticket));
         let (head, nominated) = self.admit(token);
         if self.cleanup_pending {
             return Break(Verdict::Again);

@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, Origin, QueueEntry};
+use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, QueueEntry};
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -37,41 +37,6 @@ impl Transaction<'_> {
                 self.wake(head, Message::Head);
             }
         }
-    }
-
-    /// A ticket that grows with the clock, and is larger than that of the newest request that
-    /// supersedes.
-    pub(super) fn own_ticket(&self) -> u64 {
-        let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.ticket);
-        self.micros().max(newest + 1)
-    }
-
-    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is.
-    /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
-    /// that grows with its clock. Returns its position, from 1, and its ticket.
-    pub(super) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: QueueEntry) -> (u64, u64) {
-        if let Some(ticket) = agreed {
-            waiter.origin = if ticket > 0 { Origin::Agreed } else { Origin::Proposed };
-        }
-        let queued = self.dequeue(&waiter.token);
-        let restates = agreed.is_some_and(|ticket| ticket > 0);
-        if let Some(queued) = &queued {
-            (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
-            waiter.next = if restates { waiter.next } else { queued.next };
-        }
-        if queued.is_none() || restates {
-            let (last, own) = (self.lock.ticket, self.own_ticket());
-            waiter.ticket = match agreed {
-                Some(0) => own.max(last + 1),
-                Some(ticket) => ticket,
-                None => last + 1,
-            };
-            self.lock.ticket = last.max(waiter.ticket);
-        }
-        let ticket = waiter.ticket;
-        let index = self.lock.queue.partition_point(|other| other.order() < waiter.order());
-        self.lock.queue.insert(index, waiter);
-        (index as u64 + 1, ticket)
     }
 
     /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by

@@ -50,11 +50,12 @@ const SURVIVORS: &[&str] = &[
     "requests/revoke.lua: or 0 → or 9e15",
     "view.lua shown_waiter: or 0 → or 9e15",
     // No fence and no ticket is 0 or 1: they count microseconds.
-    "queue.lua enqueue: 0 → 1",
-    "queue.lua enqueue: 0 → 1",
+    "asking.lua enqueue: 0 → 1",
+    "asking.lua enqueue: 0 → 1",
     "queue.lua is_next: 0 → 1",
     "queue.lua is_next: < → <=",
     "reconcile.lua become_idle: 0 → 1",
+    "requests/acquire.lua: 0 → 1",
     "requests/acquire.lua: 0 → 1",
     "requests/propose.lua: 0 → 1",
     // Both are before any time, or neither is a time that has passed; no heartbeat is so short.
@@ -126,7 +127,7 @@ const SURVIVORS: &[&str] = &[
     "admission.lua admit: without return nil, 0",
     "admission.lua admit: without tokens ~= lock.nominated and",
     "owners.lua owner_mode: without lock.live and",
-    "queue.lua enqueue: without lock.ticket and",
+    "asking.lua enqueue: without lock.ticket and",
     "queue.lua wake_first: without lock.ticket and",
     "reconcile.lua reconcile: without and lock.revoked_up_to < last_fence()",
     "reconcile.lua reconcile: without not lock.ticket or",
@@ -135,7 +136,7 @@ const SURVIVORS: &[&str] = &[
     "slots.lua taken_slots: without lock.count > 0 and",
     "tombstones.lua add_tombstone: without removed > 0 and",
     // Only the first view counts, and no larger number is shown.
-    "fence.lua millis_ahead: without , 2 ^ 53",
+    "asking.lua ahead: without , 2 ^ 53",
     "history.lua record_skip: without , 2 ^ 52",
     "view.lua view: without holders_from or",
     "requests/revoke.lua: without ARGV[5] == '' and",

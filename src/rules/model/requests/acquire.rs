@@ -34,7 +34,6 @@ impl Transaction<'_> {
         {
             self.close(seen);
         }
-        // In its first call, a request has no ticket yet, and cancels nothing.
         self.supersede(request, request.arrival.map_or(0, |ticket| ticket.0))?;
         // Grants the lock to waiters whose turn it is. If the caller is one of them, it claims its
         // hold below.
@@ -54,8 +53,8 @@ impl Transaction<'_> {
             if !request.supersedes || request.arrival.is_some() {
                 return Continue(self.take(request, waiter, None, None));
             }
-            // There will be no second call, so it gets its ticket, and cancels older requests, now.
-            self.supersede(request, self.own_ticket())?;
+            // There will be no second call, so it gets its arrival, and cancels older requests, now.
+            self.supersede(request, self.new_arrival())?;
             let granted = self.take(request, waiter, None, None);
             self.admit(token);
             return Continue(granted);
@@ -65,15 +64,15 @@ impl Transaction<'_> {
             self.record_skip(token, request.client.clone());
             return Continue(self.busy());
         };
-        let (position, _) = self.wait_in_queue(request, waiter, None);
+        let (position, _) = self.enqueue(request, waiter, None);
         if position == 1 {
             self.notify_head(token, token);
         }
         let mode = head.filter(|_| position == 2).map_or(request.mode, |head| head.mode);
         let sleep = self.millis_to_sleep(heartbeat, position, mode);
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
-        let own = || Ticket(self.own_ticket());
-        let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(own));
+        let new = || Ticket(self.new_arrival());
+        let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(new));
         Continue(Verdict::Answer(Answer::Queued { view, position, sleep, arrival, obstacle: None }))
     }
 }
