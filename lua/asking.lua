@@ -40,14 +40,17 @@ local function busy() return proven({ 'busy', brief_view() }) end
 -- Whether the request is a duplicate, or was overtaken by a later one.
 local function is_copy() return own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) end
 
--- Brings the lock up to date. Returns the reply to a request that is over, to a copy of one that holds
--- the lock, and while cleanup remains; nil for any other.
-local function check()
-  reconcile()
+-- The reply to a caller that holds the lock:
+--   { 'granted', fence, number of its slot or '' }
+local function granted() return { 'granted', own.fence, own.slot } end
+
+-- After reconcile(): the reply to a request that is over, to a copy of one that holds the lock, and
+-- while cleanup remains; nil for any other. It ends a request whose hold was revoked individually.
+local function early_reply()
   if has_tombstone(TOKEN) then return proven(how_ended() or { 'ended', why_not_held() }) end
   if lock.cleanup_pending then return { 'again' } end
   -- The hold was revoked before the client learned of it: report the removal.
-  if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
+  if is_removed(own) and unexpired_hold(TOKEN) then
     local _, by = revocation(own.status)
     local entry = history_entry(TOKEN, 'released', now, '')
     remove_waiter(TOKEN, 'removed', by)

@@ -49,8 +49,8 @@ local TOKEN = ARGV[2]
 local CLAIM_WINDOW = 2000
 -- How long the fence and the history outlive their last use.
 local DAY = 24 * 3600 * 1000
--- No lease and no mark lasts as long: a TTL is a week at most.
-local LONGEST = 14 * DAY
+-- No lease and no tombstone lasts this long: a TTL is a week at most.
+local TOO_LONG = 14 * DAY
 -- How many holds or waiters one call drops or admits at most.
 local BATCH = 100
 -- How many holders and waiters one reply lists at most.

@@ -41,6 +41,9 @@ local function is_next(score) return tonumber(score) < 0 end
 
 local function ticket_of(score) return tonumber(score) + (is_next(score) and NEXT_OFFSET or 0) end
 
+-- Whether a waiter with these details is presumed alive.
+local function is_alive(details) return (tonumber(details.alive) or 0) >= now end
+
 -- Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
 local function remove_waiter(token, how, by)
   local ttl = tonumber(details_of(token).ttl) or 0
@@ -55,13 +58,14 @@ end
 local function wake_first()
   local waiters = lock.ticket and redis.call('ZRANGE', QUEUE, 0, BATCH - 1) or {}
   for _, token in ipairs(waiters) do
-    if (tonumber(details_of(token).alive) or 0) >= now then return wake(token) end
+    if is_alive(details_of(token)) then return wake(token) end
   end
   if #waiters == 0 and is_free() then become_idle() end
 end
 
 -- The end of the lease that a head with this mode waits for: the last one if it needs the lock
--- alone, else the first one.
+-- alone, else the first one. Beside an exclusive hold may be others (see settle_mode()), which it can
+-- join once the exclusive one ends, and that one may end first.
 local function awaited(mode)
   local joins = (mode == lock.mode or lock.mode == 'exclusive') and mode ~= 'exclusive'
   local which = joins and 0 or -1

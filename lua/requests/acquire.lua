@@ -2,10 +2,8 @@
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
 -- This file is the end of a script: build/scripts.rs puts the functions that it needs before it, and
--- `make scripts` tells where the whole is. Of the names that are not defined here, asking.lua has the arguments
--- in upper case (OWNER, FRESH, MODE, HEARTBEAT, NEXT, SUPERSEDE, ABOUT, LAST) and the functions check(),
--- is_copy(), ahead(), supersede(), find_owner(), take(), hold_again(), wait_in_queue(), proven() and
--- busy(); lock.lua has TOKEN; transaction.lua has `lock`, `guard` and `now`; details.lua has `own`.
+-- `make scripts` tells where the whole is. To find where another name is from:
+-- grep -rE 'local [^=]*NAME' lua/
 --
 -- asking.lua lists the arguments before these.
 -- ARGV[LAST + 1] generation  of the lock when the caller last saw holders; '' without the next ones
@@ -38,14 +36,14 @@ if not (guard or lock.written or lock.ticket or SUPERSEDES) and GENERATION == ''
   return take(OWNER ~= '' and OWNER or FRESH)
 end
 
-local over = check()
-if over then return over end
--- A duplicate, or overtaken by a later request of this token.
+reconcile()
+local early = early_reply()
+if early then return early end
 if is_copy() then return proven({ 'again' }) end
 local implausible = ahead(last_fence())
 if implausible then return implausible end
 -- A client that still asks has not started its command, so a hold that was revoked meanwhile can go.
--- It was revoked with all others: check() handles one that was removed. The request goes on.
+-- It was revoked with all others: early_reply() ends one that was revoked alone. The request goes on.
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them: keep everybody out until their leases have ended or were released.

@@ -21,9 +21,8 @@ impl Transaction<'_> {
         last.is_some_and(|last| attempt <= last)
     }
 
-    /// Ends a request that is over, and a copy of one that holds the lock.
-    pub(super) fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
-        self.reconcile();
+    /// After `reconcile`: ends a request that is over, and a copy of one that holds the lock.
+    pub(super) fn early_reply(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
         if self.has_tombstone(token) {
             let over = || Answer::Ended(self.why_not_held(token));
             return Break(Verdict::Answer(self.how_ended(token).unwrap_or_else(over)));

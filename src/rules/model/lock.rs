@@ -17,8 +17,8 @@ pub const DAY: u64 = 24 * 3_600 * 1_000;
 /// The longest lease, a week, in milliseconds.
 pub(crate) const LONGEST_TTL: u64 = 7 * DAY;
 
-/// No lease and no mark lasts as long, in milliseconds.
-pub(crate) const LONGEST: u64 = 2 * LONGEST_TTL;
+/// No lease and no tombstone lasts this long, in milliseconds.
+pub(crate) const TOO_LONG: u64 = 2 * LONGEST_TTL;
 
 /// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
 /// in the year 37,648.
@@ -41,7 +41,7 @@ pub struct Lock {
     pub mode: Option<Mode>,
     /// The last fencing token granted: microseconds since the epoch, or more; 0 if there is none.
     pub fence: u64,
-    /// A random mark that changes when the lock is forgotten.
+    /// Random; it changes when the lock is forgotten.
     pub generation: String,
     pub holds: Vec<Hold>,
     /// The waiters, in the order in which they are served.
@@ -138,6 +138,7 @@ pub struct Tombstone {
     pub mark: Mark,
 }
 
+/// What a tombstone says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Mark {
     /// A token that was released or withdrawn, or its ID: a request with it is rejected.
@@ -207,6 +208,10 @@ pub enum Message {
 }
 
 impl QueueEntry {
+    pub(super) fn is_alive(&self, now: u64) -> bool {
+        self.alive >= now
+    }
+
     /// The order of the queue.
     pub(super) fn order(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
@@ -219,6 +224,10 @@ impl Hold {
         let QueueEntry { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
         Self { token, owner, mode, client, since, ttl, attempt, ..Self::default() }
+    }
+
+    pub(super) fn is_of_closed_lock(&self) -> bool {
+        self.status == HoldState::Revoked
     }
 
     /// The order in which leases expire.

@@ -56,7 +56,7 @@ impl Transaction<'_> {
 
     /// Wakes the first waiter that is alive, so that it asks for the lock.
     pub(super) fn wake_first(&mut self) {
-        let alive = self.lock.queue.iter().take(self.batch).find(|waiter| waiter.alive >= self.now);
+        let alive = self.lock.queue.iter().take(self.batch).find(|it| it.is_alive(self.now));
         let first = alive.map(|waiter| waiter.token.clone());
         if let Some(first) = first {
             self.wake(&first, Message::Look);
@@ -66,7 +66,8 @@ impl Transaction<'_> {
     }
 
     /// The end of the lease that a head with this mode waits for: the last one if it needs the lock
-    /// alone, else the first one.
+    /// alone, else the first one. Beside an exclusive hold may be others, which it can join once the
+    /// exclusive one ends, and that one may end first.
     fn awaited(&self, mode: Mode) -> u64 {
         let deadlines = self.lock.holds.iter().map(|hold| hold.deadline);
         let joins = [Some(mode), Some(Mode::Exclusive)].contains(&self.lock.mode);

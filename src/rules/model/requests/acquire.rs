@@ -16,14 +16,15 @@ impl Transaction<'_> {
 
     fn decide(&mut self, request: &Request, attempt: u64) -> ControlFlow<Verdict, Verdict> {
         let token = request.token.as_str();
-        self.check(token, attempt)?;
+        self.reconcile();
+        self.early_reply(token, attempt)?;
         if self.is_copy(token, attempt) {
             return Continue(Verdict::Again);
         }
         self.check_ahead(self.lock.fence)?;
         // A client that still asks has not started its command, so a hold that was revoked meanwhile
-        // can go. It was revoked with all others: `check` handles one that was removed. The request
-        // goes on.
+        // can go. It was revoked with all others: `early_reply` ends one that was revoked alone. The
+        // request goes on.
         let hold = self.unexpired_hold(token);
         if hold.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
