@@ -45,17 +45,17 @@ local function admit()
     head = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
     if not head then break end
     local details = details_of(head)
-    local mode, comes_alone = details.mode, details.origin == ''
+    local mode, asks_one_server = details.mode, details.origin == ''
     lock.cleanup_pending = lock.cleanup_pending or work == BATCH
-    if (tonumber(details.alive) or 0) < now and work < BATCH then
+    if not is_alive(details) and work < BATCH then
       redis.call('ZREM', QUEUE, head)
       delete_details(head)
       work = work + 1
-    elseif lock.cleanup_pending or nominated == BATCH or comes_alone and nominated > 0
+    elseif lock.cleanup_pending or nominated == BATCH or asks_one_server and nominated > 0
       or is_ahead(last_fence())
       or not (admissible(mode, nominated, their_mode) or may_enter(details)) then
       break
-    elseif comes_alone then
+    elseif asks_one_server then
       redis.call('ZREM', QUEUE, head)
       details.renewed = ''
       grant(head, details, now + CLAIM_WINDOW)

@@ -1,8 +1,8 @@
 -- Asking for the lock: what acquire.lua and the requests to one of several servers have in common.
 --
--- Reads:   queue, state; lock, own, now
--- Changes: all that reconcile() and admit() change; tombstones, history; in the state 'newest' and
---          'generation'; lock.newest, lock.generation, own
+-- Reads:   queue, state; lock, own, now, micros
+-- Changes: all that reconcile() and admit() change; queue, tombstones, history; in the state 'newest',
+--          'generation' and 'ticket'; lock.newest, lock.generation, lock.ticket, own
 --
 -- ARGV[3] ttl          of the lease, in ms
 -- ARGV[4] heartbeat    ms until a waiter calls again at the latest; 0: do not wait
@@ -18,8 +18,8 @@
 -- ARGV[12] attempt     grows with each request of the token. A request whose attempt does not is a
 --                      duplicate, or was overtaken: it changes nothing
 -- ARGV[13] next        'next' to go ahead of all waiters without it; ''
--- ARGV[14] supersedes  ticket of a request that cancels older ones, from the reply to its first call;
---                      0 in that call; '' for any other request
+-- ARGV[14] arrival     of a request that supersedes, from the reply to its first call; 0 in that call;
+--                      '' for any other request
 
 -- The number of the last of these. A request's own arguments follow, so that one more here moves none.
 local LAST = 14
@@ -27,7 +27,7 @@ local LAST = 14
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
 local ABOUT, ATTEMPT = string.sub(ARGV[11], 1, MAX_DETAIL), tonumber(ARGV[12])
-local NEXT, SUPERSEDE = ARGV[13] ~= '', tonumber(ARGV[14])
+local NEXT, SUPERSEDES, ARRIVAL = ARGV[13] ~= '', ARGV[14] ~= '', tonumber(ARGV[14])
 
 -- A reply that refuses the lock, or repeats one, counts only from a master.
 local function proven(reply)
@@ -40,14 +40,17 @@ local function busy() return proven({ 'busy', brief_view() }) end
 -- Whether the request is a duplicate, or was overtaken by a later one.
 local function is_copy() return own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) end
 
--- Brings the lock up to date. Returns the reply to a request that is over, to a copy of one that holds
--- the lock, and while cleanup remains; nil for any other.
-local function check()
-  reconcile()
+-- The reply to a caller that holds the lock:
+--   { 'granted', fence, number of its slot or '' }
+local function granted() return { 'granted', own.fence, own.slot } end
+
+-- After reconcile(): the reply to a request that is over, to a copy of one that holds the lock, and
+-- while cleanup remains; nil for any other. It ends a request whose hold was revoked individually.
+local function early_reply()
   if has_tombstone(TOKEN) then return proven(how_ended() or { 'ended', why_not_held() }) end
   if lock.cleanup_pending then return { 'again' } end
   -- The hold was revoked before the client learned of it: report the removal.
-  if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
+  if is_removed(own) and unexpired_hold(TOKEN) then
     local _, by = revocation(own.status)
     local entry = history_entry(TOKEN, 'released', now, '')
     remove_waiter(TOKEN, 'removed', by)
@@ -64,19 +67,29 @@ local function check()
   end
 end
 
--- The reply if the last fence, or another number that the request relies on, is implausible.
+-- The reply if the last fence, or another number that the request relies on, is implausible: by how
+-- many milliseconds it is ahead of the clock.
 local function ahead(furthest)
-  if is_ahead(furthest) then return proven({ 'ahead', millis_ahead(furthest), int(now) }) end
+  if not is_ahead(furthest) then return nil end
+  return proven({ 'ahead', math.floor(math.min(furthest - micros, 2 ^ 53) / 1000), int(now) })
 end
 
--- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
--- The first call of a waiting request has no ticket yet, so one that was withdrawn before its first
--- reply cancels nothing. Returns the reply if a newer one has ended this one.
+-- The arrival of a request that supersedes, if this is the only server. It grows with the clock, and
+-- is larger than that of the newest one.
+local function new_arrival()
+  return math.max(micros, tonumber(string.match(lock.newest or '', '^%d+') or 0) + 1)
+end
+
+-- Of the waiting requests that supersede, only the newest remains: that with the largest arrival. On
+-- one of several servers, the ticket on which they agreed is the arrival. A waiting request has none
+-- (0) before its first reply, so one that was withdrawn sooner cancels nothing. Returns the reply if
+-- a newer one has ended this one.
 local function supersede(arrival)
-  if not SUPERSEDE or arrival == 0 or valid_hold() or enclosing_hold(ENCLOSING) then return nil end
-  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)(.*)$')
+  if not SUPERSEDES or arrival == 0 or valid_hold() or enclosing_hold(ENCLOSING) then return nil end
+  local its_arrival, token, about = string.match(lock.newest or '', '^(%d+) (%S+)(.*)$')
   if token == TOKEN then return nil end
-  if token and (tonumber(ticket) > arrival or tonumber(ticket) == arrival and token > TOKEN) then
+  its_arrival = tonumber(its_arrival)
+  if token and (its_arrival > arrival or its_arrival == arrival and token > TOKEN) then
     remove_waiter(TOKEN, 'superseded', about)
     admit()
     return { 'superseded', about }
@@ -133,12 +146,29 @@ local function take(owner, fence, slot)
   return granted()
 end
 
--- Lets the caller wait. `agreed` and what it returns as for enqueue().
-local function wait_in_queue(owner, agreed)
-  lock.generation = its_generation()
-  describe(owner)
+-- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. `agreed`
+-- is nil on the only server, which counts tickets. On one of several, it is the ticket on which they
+-- agreed, or 0 before that: then this server proposes one. Returns its position, from 1, and its ticket.
+local function enqueue(owner, agreed)
+  local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
+  local ticket = score and ticket_of(score)
+  if not ticket then own.since = int(now) end
+  if agreed then own.origin = agreed > 0 and 'agreed' or 'proposed' end
   own.reentrant = REENTRANT and '1' or ''
   -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
   own.alive = int(now + 2 * HEARTBEAT + CLAIM_WINDOW)
-  return enqueue(agreed, NEXT)
+  lock.generation = its_generation()
+  describe(owner)
+  redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
+  if not ticket or agreed and agreed > 0 then
+    local last = tonumber(lock.ticket or 0)
+    ticket = agreed == 0 and math.max(last + 1, new_arrival()) or agreed or last + 1
+    lock.ticket = int(math.max(last, ticket))
+    redis.call('HSET', STATE, 'ticket', lock.ticket)
+    redis.call('ZADD', QUEUE, int(NEXT and ticket - NEXT_OFFSET or ticket), TOKEN)
+  end
+  local expiry = state_expiry()
+  redis.call('PEXPIREAT', STATE, expiry)
+  redis.call('PEXPIREAT', QUEUE, expiry)
+  return redis.call('ZRANK', QUEUE, TOKEN) + 1, ticket
 end

@@ -14,14 +14,14 @@ local CLOSED = 'closed'
 -- still be at work. They learn that the lock is lost only from their next renewal. This happens once: no
 -- later reminder extends it.
 local function close(generation, fence, duration, ids)
-  local mark = generation .. ' ' .. int(fence)
+  local tombstone = generation .. ' ' .. int(fence)
   local owner = ''
   for id in string.gmatch(ids, '%S+') do
     if not has_tombstone(id) then owner = owner .. id .. ' ' end
   end
-  if owner == '' or has_tombstone(mark) or is_ahead(fence) then return end
+  if owner == '' or has_tombstone(tombstone) or is_ahead(fence) then return end
   drop_remains()
-  add_tombstone(mark, duration)
+  add_tombstone(tombstone, duration)
   local details, deadline = details_of(CLOSED), redis.call('ZSCORE', HOLDS, CLOSED)
   if not deadline then lock.count, details = lock.count + 1, decoded('') end
   lock.live, lock.mode, lock.fence = true, 'exclusive', int(math.max(last_fence(), fence))

@@ -60,10 +60,12 @@ local function delete_details(token, ...)
   if token == TOKEN then own = decoded('') end
 end
 
--- What others see of a hold as of a waiter: a record with its client. An id is the first 8 characters
--- of a token: enough to tell holds apart, but not to release one.
+-- The first 8 characters of a token: enough to tell holds apart, but not to release one.
+local function id_of(token) return string.sub(token, 1, 8) end
+
+-- What others see of a hold as of a waiter: a record with its client.
 local function described(token, details)
-  return '\nid ' .. string.sub(token, 1, 8) .. '\nmode ' .. details.mode .. '\nfence '
+  return '\nid ' .. id_of(token) .. '\nmode ' .. details.mode .. '\nfence '
     .. details.fence .. '\nacquired ' .. details.acquired .. '\nsince ' .. details.since
     .. string.sub(details.about, 1, MAX_DETAIL)
 end

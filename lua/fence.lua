@@ -13,9 +13,6 @@ end
 -- forgery. Continuing from it would leave the clock no room to catch up.
 local function is_ahead(fence) return fence > micros + DAY * 1000 end
 
--- By how many milliseconds a fence is ahead of the clock.
-local function millis_ahead(fence) return math.floor(math.min(fence - micros, 2 ^ 53) / 1000) end
-
 -- The fence of a new grant: the wanted one, if it is larger than all earlier ones, else the next
 -- one. It follows the clock, so that it grows even if the server loses its data.
 local function next_fence(wanted)

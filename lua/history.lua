@@ -20,18 +20,18 @@ end
 
 -- The entry for a hold that ends with this outcome of its command; nil if there is none to add. `by` is
 -- given, instead of an outcome, if the caller of the script ends it. A hold that was revoked before
--- ended then, and not as `ending` says.
-local function history_entry(token, ending, ended, outcome, by)
+-- ended then, and not as `how` says.
+local function history_entry(token, how, at, outcome, by)
   local details = details_of(token)
   -- Nobody had the hold of a closed lock.
-  if details.status == 'revoked' then return nil end
+  if is_of_closed_lock(details) then return nil end
   if not by then
     -- Its release is on record, or its details are lost.
     if details.status == 'cooling' or details.fence == '' then return nil end
     by = ''
-    if hold_state(details) == 'revoked' then ending, by = revocation(details.status) end
+    if hold_state(details) == 'revoked' then how, by = revocation(details.status) end
   end
-  return '\nended ' .. ending .. '\nat ' .. int(ended) .. '\noutcome ' .. outcome .. '\nby ' .. by
+  return '\nended ' .. how .. '\nat ' .. int(at) .. '\noutcome ' .. outcome .. '\nby ' .. by
     .. described(token, details)
 end
 
@@ -65,7 +65,7 @@ end
 -- again. The field is a record of 'skipped', how many since the last hold began, and of the last of
 -- them: when it was ('at'), its id and its client. A failure to record does not change the reply.
 local function record_skip(about)
-  local before, id = lock.skipped or '', string.sub(TOKEN, 1, 8)
+  local before, id = lock.skipped or '', id_of(TOKEN)
   if item(before, 'id') == id then return end
   local count = math.min(tonumber(item(before, 'skipped')) or 0, 2 ^ 52) + 1
   lock.skipped = '\nskipped ' .. int(count) .. '\nat ' .. int(now) .. '\nid ' .. id
@@ -85,7 +85,7 @@ end
 -- How, when and by whom a token's hold ended, if it is in the history. If not, the fourth result is
 -- whether the history is complete.
 local function recorded(token)
-  local id, entries, readable = string.sub(token, 1, 8), last_entries()
+  local id, entries, readable = id_of(token), last_entries()
   for i = #entries, 1, -1 do
     local entry = entries[i]
     if item(entry, 'id') == id then

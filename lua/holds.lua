@@ -46,12 +46,12 @@ local function set_deadline(token, details, deadline, ...)
   set_guard_to_latest(field, text, ...)
 end
 
--- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. The time left is
+-- Extends the caller's hold to `ttl` from now, or to `not_before` if that is later. The time left is
 -- not added. Returns the milliseconds left. PEXPIREAT comes first, so that no holder loses its lock
 -- because memory is full. `...` as for set_guard().
-local function extend(ttl, at_least, ...)
+local function extend(ttl, not_before, ...)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
-  local deadline = math.max(now + ttl, tonumber(own.keep_until) or 0, at_least)
+  local deadline = math.max(now + ttl, tonumber(own.keep_until) or 0, not_before)
   own.renewed, own.ttl = int(now), int(ttl)
   set_deadline(TOKEN, own, deadline, ...)
   return deadline - now

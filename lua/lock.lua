@@ -14,7 +14,7 @@
 --   'ticket'         the last number assigned in the queue
 --   'nominated'      waiters of several servers that may have the lock now; see admission.lua
 --   'head'           the waiter that knows it is the head of the queue
---   'newest'         the last request with --supersede: its ticket, a space, its token and its client
+--   'newest'         the last request with --supersede: its arrival, a space, its token and its client
 --   'revoked_up_to'  holds with a fence up to this one are revoked; 'revoked_up_to:how',
 --                    'revoked_up_to:by' and 'revoked_up_to:at' record how, by whom and when
 --   'skipped'        the clients that were turned away; see history.lua
@@ -49,8 +49,8 @@ local TOKEN = ARGV[2]
 local CLAIM_WINDOW = 2000
 -- How long the fence and the history outlive their last use.
 local DAY = 24 * 3600 * 1000
--- No lease and no mark lasts as long: a TTL is a week at most.
-local LONGEST = 14 * DAY
+-- No lease and no tombstone lasts this long: a TTL is a week at most.
+local TOO_LONG = 14 * DAY
 -- How many holds or waiters one call drops or admits at most.
 local BATCH = 100
 -- How many holders and waiters one reply lists at most.

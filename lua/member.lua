@@ -10,10 +10,11 @@
 
 local TICKET = tonumber(ARGV[LAST + 1])
 
--- The reply to a request that is over, that is a copy, or whose ticket or `wanted` fence is implausible.
-local function check_member(wanted)
-  local over = check()
-  if over then return over end
+-- As early_reply(), and the reply to any copy, and to a request whose ticket or `wanted` fence is
+-- implausible.
+local function early_member_reply(wanted)
+  local reply = early_reply()
+  if reply then return reply end
   -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
   -- undo what the later one has done.
   if is_copy() then return busy() end
@@ -28,7 +29,7 @@ local function is_kept_out(position, mode)
   local older = position > 1 and redis.call('ZRANGE', QUEUE, 0, math.min(position - 2, BATCH - 1)) or {}
   for _, token in ipairs(older) do
     local details = details_of(token)
-    if details.origin == 'agreed' and (tonumber(details.alive) or 0) >= now then
+    if details.origin == 'agreed' and is_alive(details) then
       agreed, their_mode = agreed + 1, their_mode or details.mode
     end
   end
@@ -38,7 +39,7 @@ end
 -- Gives the caller a position in the queue, even if it does not wait: then for the claim window. nil
 -- if it must ask again.
 local function join(owner)
-  local _, ticket = wait_in_queue(owner, TICKET)
+  local _, ticket = enqueue(owner, TICKET)
   local head, nominated = admit()
   if lock.cleanup_pending then return nil end
   -- The reply says what a message would say.

@@ -1,8 +1,7 @@
 -- The queue: positions, wake-ups, and how long a waiter sleeps. `admission` drops dead waiters.
 --
 -- Reads:   guard, holds, queue, state; lock, now
--- Changes: queue, the mailboxes of waiters; in the state 'ticket', 'head' and details of waiters;
---          lock.notified, lock.ticket
+-- Changes: queue, the mailboxes of waiters; in the state 'head' and details of waiters; lock.notified
 
 -- How much later than the head the second waiter checks an expired lease, in ms.
 local GRACE = 500
@@ -42,32 +41,8 @@ local function is_next(score) return tonumber(score) < 0 end
 
 local function ticket_of(score) return tonumber(score) + (is_next(score) and NEXT_OFFSET or 0) end
 
--- A ticket that grows with the clock, and is larger than that of the newest request that supersedes.
-local function own_ticket()
-  return math.max(micros, tonumber(string.match(lock.newest or '', '^%d+') or 0) + 1)
-end
-
--- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. One of
--- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
--- with its clock. Returns its position, from 1, and its ticket.
-local function enqueue(agreed, goes_next)
-  local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
-  local ticket = score and ticket_of(score)
-  if not ticket then own.since = int(now) end
-  if agreed then own.origin = agreed > 0 and 'agreed' or 'proposed' end
-  redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
-  if not ticket or agreed and agreed > 0 then
-    local last = tonumber(lock.ticket or 0)
-    ticket = agreed == 0 and math.max(last + 1, own_ticket()) or agreed or last + 1
-    lock.ticket = int(math.max(last, ticket))
-    redis.call('HSET', STATE, 'ticket', lock.ticket)
-    redis.call('ZADD', QUEUE, int(goes_next and ticket - NEXT_OFFSET or ticket), TOKEN)
-  end
-  local expiry = state_expiry()
-  redis.call('PEXPIREAT', STATE, expiry)
-  redis.call('PEXPIREAT', QUEUE, expiry)
-  return redis.call('ZRANK', QUEUE, TOKEN) + 1, ticket
-end
+-- Whether a waiter with these details is presumed alive.
+local function is_alive(details) return (tonumber(details.alive) or 0) >= now end
 
 -- Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
 local function remove_waiter(token, how, by)
@@ -83,13 +58,14 @@ end
 local function wake_first()
   local waiters = lock.ticket and redis.call('ZRANGE', QUEUE, 0, BATCH - 1) or {}
   for _, token in ipairs(waiters) do
-    if (tonumber(details_of(token).alive) or 0) >= now then return wake(token) end
+    if is_alive(details_of(token)) then return wake(token) end
   end
   if #waiters == 0 and is_free() then become_idle() end
 end
 
 -- The end of the lease that a head with this mode waits for: the last one if it needs the lock
--- alone, else the first one.
+-- alone, else the first one. Beside an exclusive hold may be others (see settle_mode()), which it can
+-- join once the exclusive one ends, and that one may end first.
 local function awaited(mode)
   local joins = (mode == lock.mode or lock.mode == 'exclusive') and mode ~= 'exclusive'
   local which = joins and 0 or -1

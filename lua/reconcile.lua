@@ -7,11 +7,9 @@
 -- that were turned away, and nothing else. `...` are more keys to delete.
 local function become_idle(...)
   redis.call('UNLINK', STATE, ...)
-  if lock.fence then
-    redis.call('HSET', STATE, 'fence', lock.fence, 'generation', lock.generation or '')
-  else
-    lock.generation = nil
-  end
+  -- A lock that was never granted is the same as one that was never requested.
+  if not lock.fence then lock.generation = '' end
+  if lock.fence then redis.call('HSET', STATE, 'fence', lock.fence, 'generation', lock.generation) end
   if lock.newest then redis.call('HSET', STATE, 'newest', lock.newest) end
   if lock.skipped then redis.call('HSET', STATE, 'skipped', lock.skipped) end
   redis.call('PEXPIREAT', STATE, int(now + DAY))
@@ -41,13 +39,13 @@ end
 
 local function reconcile()
   -- A lease whose deadline another client has overwritten ends one TTL from now.
-  for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + LONGEST), '+inf', 'LIMIT', 0, BATCH)) do
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + TOO_LONG), '+inf', 'LIMIT', 0, BATCH)) do
     redis.call('ZADD', HOLDS, int(now + (tonumber(details_of(token).ttl) or 0)), token)
   end
   -- No hold is left, but none has ended: their key was deleted. This is a loss of data like any other.
   if lock.written and is_free() then
     redis.call('HDEL', STATE, 'generation')
-    lock.generation = nil
+    lock.generation = ''
   end
   if lock.deleted then
     write_nothing()

@@ -1,9 +1,14 @@
--- Revocation: a single mark, `revoked_up_to`, revokes all holds up to a fence. The status of a hold
--- that was revoked individually is 'revoked', the time and the operator; that of a closed lock
--- is only 'revoked'.
+-- Revocation: of all holds up to a fence, `revoked_up_to`, or of one. The status of a hold that was
+-- revoked individually is 'revoked', the time and the operator; that of a closed lock is only
+-- 'revoked'.
 --
 -- Reads:   lock.revoked_up_to, now
 -- Changes: lock.revoked_up_to; in the state 'revoked_up_to' and its details
+
+-- Whether a hold with these details was revoked individually.
+local function is_removed(details) return string.find(details.status, '^revoked ') ~= nil end
+
+local function is_of_closed_lock(details) return details.status == 'revoked' end
 
 -- The state of a hold with these details:
 --   'held'     it holds the lock

@@ -38,7 +38,3 @@ local function free_slot(token)
   local number = tonumber(details_of(token).slot)
   if number then set_slot(redis.call('HGET', STATE, 'slots') or '', number, false) end
 end
-
--- The reply to a caller that holds the lock:
---   { 'granted', fence, number of its slot or '' }
-local function granted() return { 'granted', own.fence, own.slot } end

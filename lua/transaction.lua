@@ -5,8 +5,11 @@
 --
 -- All parts share these variables, and the header of each names those that it changes:
 --   now, micros  the server's time; constant
---   lock         the lock's own fields of the state (`fence` as text, or false; `written` is 'guard',
---                `notified` is 'head'; `ticket` is false if nobody waits), and
+--   lock         the lock's fields of the state, by their names, except for two:
+--                  written    'guard': the guard as last written
+--                  notified   'head': the waiter that knows it is the head of the queue
+--                The generation is '' if missing. `fence` is text, and `ticket` too, unless they are
+--                missing: while nobody waits, there is no ticket. Also
 --                  count      holds on record, expired ones included
 --                  live       whether a hold of rlock excludes others
 --                  deleted    whether the guard was deleted under live holds
@@ -36,7 +39,7 @@ local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation'
   'revoked_up_to', 'nominated', 'newest', 'skipped', 'details:' .. TOKEN)
 -- Replies cut the generation to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
-  generation = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5],
+  generation = string.sub(fields[4] or '', 1, MAX_DETAIL), ticket = fields[5],
   notified = fields[6], revoked_up_to = tonumber(fields[7] or 0), nominated = fields[8] or '',
   newest = fields[9], skipped = fields[10], count = redis.call('ZCARD', HOLDS) }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which

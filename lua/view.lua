@@ -16,8 +16,8 @@ end
 -- A waiter, and whether it is presumed alive. 'waiter' is 'next' with --next, else ''.
 local function shown_waiter(token, score)
   local details = details_of(token)
-  return '\nwaiter ' .. (is_next(score) and 'next' or '') .. described(token, details),
-    (tonumber(details.alive) or 0) >= now
+  local shown = '\nwaiter ' .. (is_next(score) and 'next' or '') .. described(token, details)
+  return shown, is_alive(details)
 end
 
 -- A hold, and its state, which is also the item 'holder'.
@@ -63,7 +63,7 @@ local function view(holders_from, holders_at_most, records)
     .. '\nmode ' .. (lock.live and lock.mode or '') .. '\nleft ' .. int(left or guard_left())
     .. '\nholders ' .. int(number) .. '\nwaiters ' .. int(redis.call('ZCARD', QUEUE))
     .. '\nis_of_rlock ' .. (lock.foreign and is_of_rlock(guard) and '1' or '')
-    .. '\ngeneration ' .. (lock.generation or '') .. '\nfence ' .. (lock.fence or '')
+    .. '\ngeneration ' .. lock.generation .. '\nfence ' .. (lock.fence or '')
   for i, record in ipairs(records) do records[i] = string.sub(record, 1, MAX_RECORD) end
   return records
 end

@@ -2,10 +2,8 @@
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
 -- This file is the end of a script: build/scripts.rs puts the functions that it needs before it, and
--- `make scripts` tells where the whole is. Of the names that are not defined here, asking.lua has the arguments
--- in upper case (OWNER, FRESH, MODE, HEARTBEAT, NEXT, SUPERSEDE, ABOUT, LAST) and the functions check(),
--- is_copy(), ahead(), supersede(), find_owner(), take(), hold_again(), wait_in_queue(), proven() and
--- busy(); lock.lua has TOKEN; transaction.lua has `lock`, `guard` and `now`; details.lua has `own`.
+-- `make scripts` tells where the whole is. To find where another name is from:
+-- grep -rE 'local [^=]*NAME' lua/
 --
 -- asking.lua lists the arguments before these.
 -- ARGV[LAST + 1] generation  of the lock when the caller last saw holders; '' without the next ones
@@ -19,7 +17,7 @@
 -- { 'busy', view }
 -- { 'nested' }   a hold encloses the caller, which does not enter it
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
--- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its ticket if it
+-- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its arrival if it
 --   supersedes }
 -- { 'again' }    nothing is decided, because cleanup remains or this attempt was overtaken; ask again
 --                at once, as another attempt
@@ -33,19 +31,19 @@ local FENCE, LEFT = tonumber(ARGV[LAST + 2]), tonumber(ARGV[LAST + 3])
 
 -- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
 -- would only grant it with take().
-if not (guard or lock.written or lock.ticket or SUPERSEDE) and GENERATION == ''
+if not (guard or lock.written or lock.ticket or SUPERSEDES) and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
   return take(OWNER ~= '' and OWNER or FRESH)
 end
 
-local over = check()
-if over then return over end
--- A duplicate, or overtaken by a later request of this token.
+reconcile()
+local early = early_reply()
+if early then return early end
 if is_copy() then return proven({ 'again' }) end
 local implausible = ahead(last_fence())
 if implausible then return implausible end
 -- A client that still asks has not started its command, so a hold that was revoked meanwhile can go.
--- It was revoked with all others: check() handles one that was removed. The request goes on.
+-- It was revoked with all others: early_reply() ends one that was revoked alone. The request goes on.
 if hold_state(own) == 'revoked' and unexpired_hold(TOKEN) then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them: keep everybody out until their leases have ended or were released.
@@ -53,8 +51,7 @@ if GENERATION ~= '' and not lock.foreign
   and (GENERATION ~= lock.generation or FENCE > last_fence()) then
   close(GENERATION, FENCE, LEFT, IDS)
 end
--- In its first call, a request has no ticket yet (0), and cancels nothing.
-local superseded = supersede(SUPERSEDE)
+local superseded = supersede(ARRIVAL)
 if superseded then return superseded end
 -- Grants the lock to waiters whose turn it is. If the caller is one of them, it claims its hold below.
 local head = admit()
@@ -67,9 +64,9 @@ if refused then return refused end
 -- If the caller itself is the head, it is not first: admit() would have granted it the lock.
 local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
 if entered or admissible(MODE, 0) and is_first then
-  if SUPERSEDE ~= 0 then return take(owner) end
-  -- There will be no second call, so it gets its ticket, and cancels older requests, now.
-  supersede(own_ticket())
+  if not SUPERSEDES or ARRIVAL > 0 then return take(owner) end
+  -- There will be no second call, so it gets its arrival, and cancels older requests, now.
+  supersede(new_arrival())
   local reply = take(owner)
   admit()
   return reply
@@ -78,8 +75,8 @@ if HEARTBEAT == 0 then
   record_skip(ABOUT)
   return busy()
 end
-local position = wait_in_queue(owner)
+local position = enqueue(owner)
 if position == 1 then notify_head(TOKEN) end
 local sleep = millis_to_sleep(HEARTBEAT, position, head)
-local arrival = SUPERSEDE and int(SUPERSEDE > 0 and SUPERSEDE or own_ticket()) or nil
+local arrival = SUPERSEDES and int(ARRIVAL > 0 and ARRIVAL or new_arrival()) or nil
 return { 'queued', brief_view(), position, sleep, arrival }

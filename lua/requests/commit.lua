@@ -10,8 +10,9 @@
 local WANTED = tonumber(ARGV[LAST + 2])
 local SLOT = tonumber(ARGV[LAST + 3])
 
-local over = check_member(WANTED)
-if over then return over end
+reconcile()
+local early = early_member_reply(WANTED)
+if early then return early end
 -- A hold that was revoked here meanwhile, or that ended before its lease expired, is not granted again.
 if not valid_hold() then
   local how = recorded(TOKEN)

@@ -15,8 +15,8 @@ local held = unexpired_hold(TOKEN)
 local was_queued = redis.call('ZREM', QUEUE, TOKEN) == 1
 if ARGV[4] ~= '' and (was_queued or held) then record_skip(own.about) end
 redis.call('DEL', MAIL)
--- If the server has forgotten a hold, no waiter that saw it must close the lock.
-if not (held or was_queued) then add_tombstone(string.sub(TOKEN, 1, 8), tonumber(ARGV[3])) end
+-- If the server has forgotten a hold, this keeps a waiter that saw it from closing the lock.
+if not (held or was_queued) then add_tombstone(id_of(TOKEN), tonumber(ARGV[3])) end
 add_tombstone(TOKEN, tonumber(ARGV[3]))
 -- An expired hold that was not dropped yet keeps its details, so that its slot is freed with it.
 if held then drop_hold(TOKEN) elseif was_queued then delete_details(TOKEN) end

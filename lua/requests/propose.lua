@@ -4,8 +4,9 @@
 --
 -- Replies: proposed(), and those of acquire.lua except 'queued'. 'ahead' is for a ticket too.
 
-local over = check_member()
-if over then return over end
+reconcile()
+local early = early_member_reply()
+if early then return early end
 -- A client that still asks has not started its command, so a hold that was revoked meanwhile can go;
 -- once it has a ticket, so can one that too few servers granted.
 if (TICKET > 0 or hold_state(own) == 'revoked') and unexpired_hold(TOKEN) then drop_hold(TOKEN) end

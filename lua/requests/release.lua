@@ -49,11 +49,11 @@ if not is_queued or recorded(TOKEN) or own.origin ~= '' then
     redis.call('ZREM', QUEUE, TOKEN)
     delete_details(TOKEN)
   end
-  -- If the server has forgotten the hold, no waiter that saw it must close the lock.
-  if not ended then add_tombstone(string.sub(TOKEN, 1, 8), ttl) end
+  -- If the server has forgotten the hold, this keeps a waiter that saw it from closing the lock.
+  if not ended then add_tombstone(id_of(TOKEN), ttl) end
   add_tombstone(TOKEN, ttl)
 end
-reopen(string.sub(TOKEN, 1, 8))
+reopen(id_of(TOKEN))
 local head = admit()
 -- The head may now wait for an earlier deadline.
 if cools and head then wake(head) end

@@ -13,9 +13,9 @@ local reply
 if deadline then
   -- exec and a keeper rely on the lease that they have. Only a script that called acquire may
   -- shorten its lease.
-  local at_least = string.find(own.about, '^\nkind acquire\n') and 0 or deadline
+  local not_before = string.find(own.about, '^\nkind acquire\n') and 0 or deadline
   local ttl = tonumber(ARGV[3]) or tonumber(own.ttl)
-  reply = { 'renewed', own.fence, extend(ttl, at_least), own.slot, deadline - now }
+  reply = { 'renewed', own.fence, extend(ttl, not_before), own.slot, deadline - now }
 else
   write_nothing()
   reply = { 'not-held', why_not_held() }

@@ -107,7 +107,7 @@ impl Lock {
         is_fence(self.fence)
             && is_fence(self.revoked_up_to.fence)
             && is_fence(self.ticket)
-            && self.newest.iter().all(|newest| is_fence(newest.ticket))
+            && self.newest.iter().all(|newest| is_fence(newest.arrival))
             && is_time(self.revoked_up_to.at)
             && self.guard.iter().filter_map(|guard| guard.until).all(is_time)
             && self.tombstones.iter().all(|mark| is_time(mark.until))
@@ -144,7 +144,7 @@ mod tests {
             since: Some(50),
             ..Hold::default()
         };
-        let newest = Newest { ticket: 1, token: String::new(), client: ClientInfo::default() };
+        let newest = Newest { arrival: 1, token: String::new(), client: ClientInfo::default() };
         Lock {
             guard: Some(Guard { value: "hold".into(), until: Some(50) }),
             newest: Some(newest),
@@ -184,7 +184,7 @@ mod tests {
             |lock, fence| lock.fence = fence,
             |lock, fence| lock.revoked_up_to.fence = fence,
             |lock, ticket| lock.ticket = ticket,
-            |lock, ticket| lock.newest.as_mut().unwrap().ticket = ticket,
+            |lock, arrival| lock.newest.as_mut().unwrap().arrival = arrival,
             |lock, fence| lock.holds[0].fence = fence,
             |lock, fence| lock.history = vec![format!("\nended released\nfence {fence}")],
         ];

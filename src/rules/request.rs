@@ -35,7 +35,7 @@ pub struct Request {
     pub next: bool,
     /// Whether it cancels older waiting requests with this. Only for a request that waits.
     pub supersedes: bool,
-    /// The ticket from the first answer, if it supersedes: the server's time in microseconds, by
+    /// From the first answer, if it supersedes: the server's time in microseconds, by
     /// which the newest of such requests remains. Only on a quorum is it also the one in the queue.
     pub arrival: Option<Ticket>,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
@@ -132,8 +132,8 @@ pub enum Answer {
         /// The position in the queue, from 1.
         position: u64,
         sleep: Duration,
-        /// The ticket of a request that supersedes. It cancels older requests only when it asks
-        /// again with this ticket.
+        /// When a request that supersedes arrived. It cancels older requests only when it asks
+        /// again with this.
         arrival: Option<Ticket>,
         /// Why no request can be granted the lock now, if the servers themselves prevent it.
         obstacle: Option<Failure>,

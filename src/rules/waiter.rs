@@ -72,7 +72,7 @@ pub struct WaitMachine {
     repeated: bool,
     /// Whether the last answer took a long round trip.
     is_slow: bool,
-    /// The ticket of a request that supersedes.
+    /// From the first answer, if the request supersedes.
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     pub last_view: Option<(Instant, View)>,

@@ -59,19 +59,19 @@ impl Transaction<'_> {
         let (mut modes, mut tokens) = (Vec::new(), Vec::new());
         let head = loop {
             let Some(head) = self.lock.queue.get(modes.len()).cloned() else { break None };
-            let comes_alone = head.origin == Origin::Counted;
+            let asks_one_server = head.origin == Origin::Counted;
             self.cleanup_pending |= work == self.batch;
-            if head.alive < self.now && work < self.batch {
+            if !head.is_alive(self.now) && work < self.batch {
                 self.dequeue(&head.token);
                 work += 1;
             } else if self.cleanup_pending
                 || modes.len() == self.batch
-                || comes_alone && !modes.is_empty()
+                || asks_one_server && !modes.is_empty()
                 || self.is_ahead(self.lock.fence)
                 || !(self.admissible(head.mode, &modes) || self.may_enter(&head))
             {
                 break Some(head);
-            } else if comes_alone {
+            } else if asks_one_server {
                 self.dequeue(&head.token);
                 granted_to.push(head.token.clone());
                 self.grant(head, None, self.now + CLAIM_WINDOW, 0, None, None);

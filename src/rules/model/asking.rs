@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use super::lock::{CLAIM_WINDOW, Ended, Newest, QueueEntry, Revoked};
+use super::lock::{CLAIM_WINDOW, Ended, Newest, Origin, QueueEntry, Revoked};
 use super::transaction::Transaction;
 use crate::rules::{
     Answer, Ending, Fence, Mode, Outcome, Request, ServerTime, Slot, Verdict, millis,
@@ -21,9 +21,8 @@ impl Transaction<'_> {
         last.is_some_and(|last| attempt <= last)
     }
 
-    /// Ends a request that is over, and a copy of one that holds the lock.
-    pub(super) fn check(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
-        self.reconcile();
+    /// After `reconcile`: ends a request that is over, and a copy of one that holds the lock.
+    pub(super) fn early_reply(&mut self, token: &str, attempt: u64) -> ControlFlow<Verdict> {
         if self.has_tombstone(token) {
             let over = || Answer::Ended(self.why_not_held(token));
             return Break(Verdict::Answer(self.how_ended(token).unwrap_or_else(over)));
@@ -53,15 +52,23 @@ impl Transaction<'_> {
     /// Ends a request if the last fence, or another number that it relies on, is implausible.
     pub(super) fn check_ahead(&self, furthest: u64) -> ControlFlow<Verdict> {
         if self.is_ahead(furthest) {
-            let ahead = Duration::from_millis(self.millis_ahead(furthest));
+            let ahead = Duration::from_millis(furthest.saturating_sub(self.micros()) / 1_000);
             return Break(Verdict::AheadOfClock { ahead, now: ServerTime(self.now) });
         }
         Continue(())
     }
 
+    /// The arrival of a request that supersedes, if this is the only server. It grows with the
+    /// clock, and is larger than that of the newest one.
+    pub(super) fn new_arrival(&self) -> u64 {
+        let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.arrival);
+        self.micros().max(newest + 1)
+    }
+
     /// Of the waiting requests that supersede, only the newest remains: that with the largest
-    /// ticket. The first call of a request has no ticket yet, so one that was withdrawn before its
-    /// first reply cancels nothing. Ends the request if there is a newer one.
+    /// arrival. On one of several servers, the ticket on which they agreed is the arrival. A waiting
+    /// request has none (0) before its first reply, so one that was withdrawn sooner cancels
+    /// nothing. Ends the request if there is a newer one.
     pub(super) fn supersede(&mut self, request: &Request, arrival: u64) -> ControlFlow<Verdict> {
         let token = request.token.as_str();
         let newest = self.lock.newest.clone();
@@ -74,7 +81,7 @@ impl Transaction<'_> {
             return Continue(());
         }
         if let Some(newest) = newest {
-            if (newest.ticket, newest.token.as_str()) > (arrival, token) {
+            if (newest.arrival, newest.token.as_str()) > (arrival, token) {
                 self.remove_waiter(token, token, Ended::Superseded(newest.client.clone()));
                 self.admit(token);
                 return Break(Verdict::Answer(Answer::Superseded(newest.client)));
@@ -85,7 +92,7 @@ impl Transaction<'_> {
             }
         }
         let (token, client) = (token.to_owned(), request.client.clone());
-        self.lock.newest = Some(Newest { ticket: arrival, token, client });
+        self.lock.newest = Some(Newest { arrival, token, client });
         Continue(())
     }
 
@@ -158,15 +165,39 @@ impl Transaction<'_> {
         self.granted(request.token.as_str())
     }
 
-    /// Lets the caller wait. `agreed` and what it returns are as for `enqueue`.
-    pub(super) fn wait_in_queue(
+    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is.
+    /// `agreed` is `None` on the only server, which counts tickets. On one of several, it is the
+    /// ticket on which they agreed, or 0 before that: then this server proposes one. Returns its
+    /// position, from 1, and its ticket.
+    pub(super) fn enqueue(
         &mut self,
         request: &Request,
-        waiter: QueueEntry,
+        mut waiter: QueueEntry,
         agreed: Option<u64>,
     ) -> (u64, u64) {
         self.begin_generation(request);
-        self.enqueue(agreed, waiter)
+        if let Some(ticket) = agreed {
+            waiter.origin = if ticket > 0 { Origin::Agreed } else { Origin::Proposed };
+        }
+        let queued = self.dequeue(&waiter.token);
+        let restates = agreed.is_some_and(|ticket| ticket > 0);
+        if let Some(queued) = &queued {
+            (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
+            waiter.next = if restates { waiter.next } else { queued.next };
+        }
+        if queued.is_none() || restates {
+            let last = self.lock.ticket;
+            waiter.ticket = match agreed {
+                Some(0) => self.new_arrival().max(last + 1),
+                Some(ticket) => ticket,
+                None => last + 1,
+            };
+            self.lock.ticket = last.max(waiter.ticket);
+        }
+        let ticket = waiter.ticket;
+        let index = self.lock.queue.partition_point(|other| other.order() < waiter.order());
+        self.lock.queue.insert(index, waiter);
+        (index as u64 + 1, ticket)
     }
 
     /// A lock without a generation gets one, as random as the fresh owner.

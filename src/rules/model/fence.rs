@@ -10,11 +10,6 @@ impl Transaction<'_> {
         fence > self.micros().saturating_add(DAY * 1_000)
     }
 
-    /// By how many milliseconds a fence is ahead of the clock.
-    pub(super) fn millis_ahead(&self, fence: u64) -> u64 {
-        fence.saturating_sub(self.micros()) / 1_000
-    }
-
     /// The fence of a new grant: the wanted one, if it is larger than all earlier ones, else the
     /// next one.
     pub(super) fn next_fence(&self, wanted: Option<u64>) -> u64 {

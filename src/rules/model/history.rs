@@ -2,7 +2,7 @@
 
 use super::lock::Hold;
 use super::transaction::Transaction;
-use super::view::{id, waited};
+use super::view::{id_of, waited};
 use crate::rules::{
     ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, Record, ServerTime,
     Skipped,
@@ -29,7 +29,7 @@ impl Transaction<'_> {
         by: Option<&Operator>,
     ) -> Option<HistoryEntry> {
         // Nobody had the hold of a closed lock.
-        if hold.status == HoldState::Revoked {
+        if hold.is_of_closed_lock() {
             return None;
         }
         let (ending, operator) = match (by, self.hold_state(hold)) {
@@ -46,7 +46,7 @@ impl Transaction<'_> {
             ending,
             at: ServerTime(at),
             outcome,
-            id: id(&hold.token),
+            id: id_of(&hold.token),
             acquired: ServerTime(hold.acquired),
             waited: waited(hold.since, hold.acquired),
             fence: Fence(hold.fence),
@@ -75,7 +75,7 @@ impl Transaction<'_> {
     /// arrives again.
     pub(super) fn record_skip(&mut self, token: &str, client: ClientInfo) {
         let last = &self.lock.skipped;
-        let (id, at) = (id(token), ServerTime(self.now));
+        let (id, at) = (id_of(token), ServerTime(self.now));
         if last.as_ref().is_none_or(|last| last.id != id) {
             let count = last.as_ref().map_or(1, |last| last.count.saturating_add(1));
             self.lock.skipped = Some(Skipped { count, at, id, client });
@@ -83,7 +83,7 @@ impl Transaction<'_> {
     }
 
     pub(super) fn recorded(&self, token: &str) -> Option<HistoryEntry> {
-        let id = id(token);
+        let id = id_of(token);
         let found = self.lock.history.iter().rev().find(|text| Record::of(text).get("id") == id);
         entry(found?)
     }

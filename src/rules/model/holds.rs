@@ -33,14 +33,14 @@ impl Transaction<'_> {
         }
     }
 
-    /// Extends a hold to `ttl` from now, or to `at_least` if that is later. Returns the
+    /// Extends a hold to `ttl` from now, or to `not_before` if that is later. Returns the
     /// milliseconds left.
-    pub(super) fn extend(&mut self, token: &str, ttl: u64, at_least: u64) -> u64 {
+    pub(super) fn extend(&mut self, token: &str, ttl: u64, not_before: u64) -> u64 {
         let now = self.now;
         let mut left = 0;
         if let Some(hold) = self.hold_mut(token) {
             (hold.renewed, hold.ttl) = (Some(now), ttl);
-            hold.deadline = hold.keep_until.max(now + ttl).max(at_least);
+            hold.deadline = hold.keep_until.max(now + ttl).max(not_before);
             left = hold.deadline - now;
         }
         self.set_guard_to_latest();

@@ -16,8 +16,8 @@ pub const DAY: u64 = 24 * 3_600 * 1_000;
 /// The longest lease, a week, in milliseconds.
 pub(crate) const LONGEST_TTL: u64 = 7 * DAY;
 
-/// No lease and no mark lasts as long, in milliseconds.
-pub(crate) const LONGEST: u64 = 2 * LONGEST_TTL;
+/// No lease and no tombstone lasts this long, in milliseconds.
+pub(crate) const TOO_LONG: u64 = 2 * LONGEST_TTL;
 
 /// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
 /// in the year 37,648.
@@ -40,7 +40,7 @@ pub struct Lock {
     pub mode: Option<Mode>,
     /// The last fencing token granted: microseconds since the epoch, or more; 0 if there is none.
     pub fence: u64,
-    /// A random mark that changes when the lock is forgotten.
+    /// Random; it changes when the lock is forgotten.
     pub generation: String,
     pub holds: Vec<Hold>,
     /// The waiters, in the order in which they are served.
@@ -122,8 +122,8 @@ pub struct RevokedUpTo {
 /// Of the waiting requests that supersede, only the newest remains.
 #[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Newest {
-    /// On which several servers agreed; 0 if there is only one server.
-    pub ticket: u64,
+    /// A time in microseconds. On one of several servers, the ticket on which they agreed.
+    pub arrival: u64,
     pub token: String,
     #[serde(with = "stored")]
     pub client: ClientInfo,
@@ -136,6 +136,7 @@ pub struct Tombstone {
     pub mark: Mark,
 }
 
+/// What a tombstone says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Mark {
     /// A token that was released or withdrawn, or its ID: a request with it is rejected.
@@ -205,6 +206,10 @@ pub enum Message {
 }
 
 impl QueueEntry {
+    pub(super) fn is_alive(&self, now: u64) -> bool {
+        self.alive >= now
+    }
+
     /// The order of the queue.
     pub(super) fn order(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
@@ -217,6 +222,10 @@ impl Hold {
         let QueueEntry { token, owner, mode, client, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
         Self { token, owner, mode, client, since, ttl, attempt, ..Self::default() }
+    }
+
+    pub(super) fn is_of_closed_lock(&self) -> bool {
+        self.status == HoldState::Revoked
     }
 
     /// The order in which leases expire.

@@ -29,16 +29,16 @@ impl Transaction<'_> {
         }
     }
 
-    /// Ends a request that is over, that is a copy, or whose ticket or `wanted` fence is
+    /// As `early_reply`; also ends any copy, and a request whose ticket or `wanted` fence is
     /// implausible.
-    pub(super) fn check_member(
+    pub(super) fn early_member_reply(
         &mut self,
         token: &str,
         attempt: u64,
         ticket: Option<u64>,
         wanted: Option<u64>,
     ) -> ControlFlow<Verdict> {
-        self.check(token, attempt)?;
+        self.early_reply(token, attempt)?;
         // Two URLs of a quorum may lead to the same server. Another attempt would undo what the
         // later request has done.
         if self.is_copy(token, attempt) {
@@ -52,9 +52,8 @@ impl Transaction<'_> {
     /// is only proposed may still become a younger one.
     fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
         let older = self.lock.queue.iter().take((position as usize - 1).min(self.batch));
-        let agreed =
-            |waiter: &&QueueEntry| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
-        let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
+        let agreed = older.filter(|it| it.origin == Origin::Agreed && it.is_alive(self.now));
+        let modes: Vec<Mode> = agreed.map(|waiter| waiter.mode).collect();
         !modes.is_empty() && !self.admissible(mode, &modes)
     }
 
@@ -67,7 +66,7 @@ impl Transaction<'_> {
         ticket: u64,
     ) -> ControlFlow<Verdict, QueuePosition> {
         let token = request.token.as_str();
-        let (position, ticket) = self.wait_in_queue(request, waiter, Some(ticket));
+        let (position, ticket) = self.enqueue(request, waiter, Some(ticket));
         let (head, nominated) = self.admit(token);
         if self.cleanup_pending {
             return Break(Verdict::Again);

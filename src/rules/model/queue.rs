@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, Origin, QueueEntry};
+use super::lock::{CLAIM_WINDOW, Ended, Mail, Message, QueueEntry};
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -39,41 +39,6 @@ impl Transaction<'_> {
         }
     }
 
-    /// A ticket that grows with the clock, and is larger than that of the newest request that
-    /// supersedes.
-    pub(super) fn own_ticket(&self) -> u64 {
-        let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.ticket);
-        self.micros().max(newest + 1)
-    }
-
-    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is.
-    /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
-    /// that grows with its clock. Returns its position, from 1, and its ticket.
-    pub(super) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: QueueEntry) -> (u64, u64) {
-        if let Some(ticket) = agreed {
-            waiter.origin = if ticket > 0 { Origin::Agreed } else { Origin::Proposed };
-        }
-        let queued = self.dequeue(&waiter.token);
-        let restates = agreed.is_some_and(|ticket| ticket > 0);
-        if let Some(queued) = &queued {
-            (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
-            waiter.next = if restates { waiter.next } else { queued.next };
-        }
-        if queued.is_none() || restates {
-            let (last, own) = (self.lock.ticket, self.own_ticket());
-            waiter.ticket = match agreed {
-                Some(0) => own.max(last + 1),
-                Some(ticket) => ticket,
-                None => last + 1,
-            };
-            self.lock.ticket = last.max(waiter.ticket);
-        }
-        let ticket = waiter.ticket;
-        let index = self.lock.queue.partition_point(|other| other.order() < waiter.order());
-        self.lock.queue.insert(index, waiter);
-        (index as u64 + 1, ticket)
-    }
-
     /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by
     /// whom.
     pub(super) fn remove_waiter(&mut self, token: &str, caller: &str, ended: Ended) {
@@ -91,7 +56,7 @@ impl Transaction<'_> {
 
     /// Wakes the first waiter that is alive, so that it asks for the lock.
     pub(super) fn wake_first(&mut self) {
-        let alive = self.lock.queue.iter().take(self.batch).find(|waiter| waiter.alive >= self.now);
+        let alive = self.lock.queue.iter().take(self.batch).find(|it| it.is_alive(self.now));
         let first = alive.map(|waiter| waiter.token.clone());
         if let Some(first) = first {
             self.wake(&first, Message::Look);
@@ -101,7 +66,8 @@ impl Transaction<'_> {
     }
 
     /// The end of the lease that a head with this mode waits for: the last one if it needs the lock
-    /// alone, else the first one.
+    /// alone, else the first one. Beside an exclusive hold may be others, which it can join once the
+    /// exclusive one ends, and that one may end first.
     fn awaited(&self, mode: Mode) -> u64 {
         let deadlines = self.lock.holds.iter().map(|hold| hold.deadline);
         let joins = [Some(mode), Some(Mode::Exclusive)].contains(&self.lock.mode);

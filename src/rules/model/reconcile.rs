@@ -1,6 +1,6 @@
 //! Reconciliation: brings the lock up to date before anything is decided.
 
-use super::lock::{Hold, LONGEST, RevokedUpTo};
+use super::lock::{Hold, RevokedUpTo, TOO_LONG};
 use super::transaction::Transaction;
 use crate::rules::{Ending, Operator};
 
@@ -32,7 +32,7 @@ impl Transaction<'_> {
 
     pub(super) fn reconcile(&mut self) {
         // A lease whose deadline another client has overwritten ends one TTL from now.
-        let latest = self.now + LONGEST;
+        let latest = self.now + TOO_LONG;
         for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= latest) {
             hold.deadline = self.now + hold.ttl;
         }

@@ -1,5 +1,4 @@
-//! Revocation: a single mark, `revoked_up_to`, revokes all holds up to a fence. A hold may also be
-//! revoked individually.
+//! Revocation: of all holds up to a fence, `revoked_up_to`, or of one.
 
 use super::lock::{Hold, Revoked, RevokedUpTo};
 use super::transaction::Transaction;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::history::HISTORY_LENGTH;
-use super::lock::{Ended, LONGEST, Mark, Tombstone};
+use super::lock::{Ended, Mark, TOO_LONG, Tombstone};
 use super::transaction::Transaction;
 use crate::rules::{Answer, Ending, HoldState, Operator, Reason};
 
@@ -20,12 +20,12 @@ impl Transaction<'_> {
 
     pub(super) fn mark(&mut self, mark: Mark, ttl: u64) {
         let tombstones = &mut self.lock.tombstones;
-        // The marks that expire first make room. Removing them first keeps the new one.
+        // The tombstones that expire first make room. Removing them first keeps the new one.
         let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
         if surplus > 0 {
             tombstones.drain(..surplus);
-            // Marks that another client wrote, and that would never make room.
-            tombstones.retain(|tombstone| tombstone.until < self.now + LONGEST);
+            // Tombstones that another client wrote, and that would never make room.
+            tombstones.retain(|tombstone| tombstone.until < self.now + TOO_LONG);
         }
         tombstones.retain(|tombstone| tombstone.mark != mark);
         tombstones.push(Tombstone { mark, until: self.now + ttl.max(TOMBSTONE_DURATION) });
@@ -63,8 +63,7 @@ impl Transaction<'_> {
 
     /// A cooling hold was released, even if its tombstone is lost.
     pub(super) fn has_tombstone(&self, token: &str) -> bool {
-        let hold = self.unexpired_hold(token);
-        let cooling = hold.is_some_and(|hold| hold.status == HoldState::Cooling);
+        let cooling = self.unexpired_hold(token).is_some_and(|it| it.status == HoldState::Cooling);
         cooling || self.is_marked(&Mark::Token(token.to_owned()))
     }
 

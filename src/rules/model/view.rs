@@ -16,7 +16,7 @@ impl Transaction<'_> {
     /// A hold, as others see it.
     pub(super) fn shown_hold(&self, hold: &Hold) -> Holder {
         Holder {
-            id: id(&hold.token),
+            id: id_of(&hold.token),
             owner: hold.owner.clone(),
             closed_for: hold.closed_for.clone(),
             mode: hold.mode,
@@ -82,7 +82,7 @@ impl Transaction<'_> {
 /// A waiter, as others see it.
 pub(super) fn shown_waiter(waiter: &QueueEntry) -> clients::Waiter {
     clients::Waiter {
-        id: id(&waiter.token),
+        id: id_of(&waiter.token),
         mode: waiter.mode,
         client: waiter.client.clone(),
         since: ServerTime(waiter.since),
@@ -91,7 +91,7 @@ pub(super) fn shown_waiter(waiter: &QueueEntry) -> clients::Waiter {
 }
 
 /// The first 8 characters of a token: enough to tell holds apart, but not to release one.
-pub(super) fn id(token: &str) -> String {
+pub(super) fn id_of(token: &str) -> String {
     printable(&token.chars().take(8).collect::<String>())
 }
 

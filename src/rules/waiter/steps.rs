@@ -17,7 +17,7 @@ pub(super) const SHORT_SLEEP: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitStep {
     /// Send the request; then `WaitEvent::Answered`. `seen` lists the holders that the waiter has seen.
-    /// `arrival` is the ticket from the first answer, if the request supersedes.
+    /// `arrival` is from the first answer, if the request supersedes.
     Ask { seen: Option<Seen>, arrival: Option<Ticket> },
     /// Sleep until the store wakes the waiter; then `WaitEvent::Woken`, or `WaitEvent::Answered` if the
     /// store has already asked again. `seen` is as for `Ask`.

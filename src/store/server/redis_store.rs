@@ -190,7 +190,7 @@ fn asking_fields(request: &Request, attempt: u64) -> [(&'static str, String); 12
         ("about", request.client.to_stored()),
         ("attempt", attempt.to_string()),
         ("next", flag("next", request.next)),
-        ("supersedes", if request.supersedes { arrival } else { String::new() }),
+        ("arrival", if request.supersedes { arrival } else { String::new() }),
     ]
 }
 

@@ -41,8 +41,8 @@ pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -
     lock.history.dedup();
     lock.mail.clear();
     lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
-    for mark in &mut lock.tombstones {
-        mark.until = now + TOMBSTONE_DURATION;
+    for tombstone in &mut lock.tombstones {
+        tombstone.until = now + TOMBSTONE_DURATION;
     }
     lock.tombstones.sort_unstable();
     for hold in &mut lock.holds {

@@ -40,14 +40,14 @@ impl Kept {
             self.recorded = now;
         }
         let deadline = lock.holds.iter().map(|hold| hold.deadline).max().unwrap_or(0);
-        let mark = lock.tombstones.iter().map(|mark| mark.until).max().unwrap_or(0);
+        let tombstone = lock.tombstones.iter().map(|it| it.until).max().unwrap_or(0);
         let used = if is_used { guarded } else { self.state_used };
         let side_keys = [
             ("holds", deadline + DAY),
             ("state", deadline.max(used + DAY)),
             ("queue", self.queue_used + DAY),
             ("history", self.recorded + DAY),
-            ("tombstones", mark),
+            ("tombstones", tombstone),
         ];
         Shim::redis(|redis| {
             for (name, at_least) in side_keys {

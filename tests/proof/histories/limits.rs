@@ -16,7 +16,7 @@ use crate::scripts::shim::Shim;
 /// Plays all of them.
 pub(super) fn all() {
     a_hold_without_details_or_with_nothing_else_is_forgotten();
-    marks_make_room_for_a_new_one();
+    tombstones_make_room_for_a_new_one();
     a_page_has_each_waiter_once();
     what_another_tool_puts_in_place_of_a_key_does_not_hide_the_reply();
     entries_that_another_tool_adds_to_the_history_make_room_for_others();
@@ -50,7 +50,7 @@ fn a_hold_without_details_or_with_nothing_else_is_forgotten() {
 }
 
 #[test]
-fn marks_make_room_for_a_new_one() {
+fn tombstones_make_room_for_a_new_one() {
     play(|both| {
         let key = both.key.side("tombstones");
         for number in 0..1_000 {

@@ -101,7 +101,7 @@ impl Dice {
     }
 
     fn ttl(&mut self) -> u64 {
-        // Some outlast the mark of what has ended.
+        // Some outlast the tombstone of what has ended.
         let longest = self.one_of(&[6_000, 6_000, 6_000, 6_000, 6_000, 150_000]);
         100 + self.below(longest)
     }

@@ -475,17 +475,17 @@ a lock can be closed beside a hold
 a hold from the future is not restored
     a waits fence:172800000 = AheadOfClock
 
-a released hold stays released though its mark is lost
+a released hold stays released though its tombstone is lost
     a waits at-least:20000
     a releases
     lose tombstones
     late a waits
     lock = Cooling a
 
-a mark lasts until its last millisecond
+a tombstone lasts until its last millisecond
     a leaves early
     pass 1000
-    b leaves early  # Another mark, so that the key lasts longer.
+    b leaves early  # Another tombstone, so that the key lasts longer.
     pass 59000
     a waits = Ended
     pass 1

@@ -21,7 +21,7 @@ const ONLY_OF_WAITERS: [usize; 3] = [8, 11, 12];
 /// The keys of a lock. A side key lasts for a long time, because the lock does not say for how long.
 pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
     let newest = lock.newest.as_ref();
-    let newest = newest.map(|it| format!("{} {}{}", it.ticket, it.token, it.client.to_stored()));
+    let newest = newest.map(|it| format!("{} {}{}", it.arrival, it.token, it.client.to_stored()));
     let skipped = lock.skipped.as_ref().map(|it| {
         let (count, at, id) = (it.count, it.at.0, &it.id);
         format!("\nskipped {count}\nat {at}\nid {id}{}", it.client.to_stored())

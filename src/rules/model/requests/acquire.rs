@@ -16,14 +16,15 @@ impl Transaction<'_> {
 
     fn decide(&mut self, request: &Request, attempt: u64) -> ControlFlow<Verdict, Verdict> {
         let token = request.token.as_str();
-        self.check(token, attempt)?;
+        self.reconcile();
+        self.early_reply(token, attempt)?;
         if self.is_copy(token, attempt) {
             return Continue(Verdict::Again);
         }
         self.check_ahead(self.lock.fence)?;
         // A client that still asks has not started its command, so a hold that was revoked meanwhile
-        // can go. It was revoked with all others: `check` handles one that was removed. The request
-        // goes on.
+        // can go. It was revoked with all others: `early_reply` ends one that was revoked alone. The
+        // request goes on.
         let hold = self.unexpired_hold(token);
         if hold.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
@@ -34,7 +35,6 @@ impl Transaction<'_> {
         {
             self.close(seen);
         }
-        // In its first call, a request has no ticket yet, and cancels nothing.
         self.supersede(request, request.arrival.map_or(0, |ticket| ticket.0))?;
         // Grants the lock to waiters whose turn it is. If the caller is one of them, it claims its
         // hold below.
@@ -54,8 +54,8 @@ impl Transaction<'_> {
             if !request.supersedes || request.arrival.is_some() {
                 return Continue(self.take(request, waiter, None, None));
             }
-            // There will be no second call, so it gets its ticket, and cancels older requests, now.
-            self.supersede(request, self.own_ticket())?;
+            // There will be no second call, so it gets its arrival, and cancels older requests, now.
+            self.supersede(request, self.new_arrival())?;
             let granted = self.take(request, waiter, None, None);
             self.admit(token);
             return Continue(granted);
@@ -65,15 +65,15 @@ impl Transaction<'_> {
             self.record_skip(token, request.client.clone());
             return Continue(self.busy());
         };
-        let (position, _) = self.wait_in_queue(request, waiter, None);
+        let (position, _) = self.enqueue(request, waiter, None);
         if position == 1 {
             self.notify_head(token, token);
         }
         let mode = head.filter(|_| position == 2).map_or(request.mode, |head| head.mode);
         let sleep = self.millis_to_sleep(heartbeat, position, mode);
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
-        let own = || Ticket(self.own_ticket());
-        let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(own));
+        let new = || Ticket(self.new_arrival());
+        let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(new));
         Continue(Verdict::Answer(Answer::Queued { view, position, sleep, arrival, obstacle: None }))
     }
 }

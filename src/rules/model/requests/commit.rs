@@ -16,7 +16,8 @@ impl Transaction<'_> {
         (Fence(wanted), slot): Held,
     ) -> Vote {
         let token = request.token.as_str();
-        self.check_member(token, attempt, ticket, Some(wanted))?;
+        self.reconcile();
+        self.early_member_reply(token, attempt, ticket, Some(wanted))?;
         // A hold that was revoked here meanwhile, or that ended before its lease expired, is not
         // granted again.
         if self.valid_hold(token).is_none() {

@@ -1,6 +1,7 @@
 //! Withdraws a request: removes it from the queue, or drops a grant that it did not claim.
 
 use crate::rules::model::transaction::Transaction;
+use crate::rules::model::view::id_of;
 use crate::rules::{Token, Ttl};
 
 impl Transaction<'_> {
@@ -12,11 +13,11 @@ impl Transaction<'_> {
         let is_first = self.position(token) == Some(0);
         let held = self.unexpired_hold(token).map(|hold| hold.client.clone());
         let queued = self.dequeue(token).map(|waiter| waiter.client);
-        match (queued.or(held.clone()), token.get(..8)) {
-            (Some(client), _) if is_skipped => self.record_skip(token, client),
-            // If the lock was forgotten, no waiter that saw the hold must close it.
-            (None, Some(id)) => self.add_tombstone(id, ttl.as_millis()),
-            _ => {}
+        match queued.or(held.clone()) {
+            Some(client) if is_skipped => self.record_skip(token, client),
+            Some(_) => {}
+            // If the lock was forgotten, this keeps a waiter that saw the hold from closing it.
+            None => self.add_tombstone(&id_of(token), ttl.as_millis()),
         }
         self.add_tombstone(token, ttl.as_millis());
         if held.is_some() {

@@ -14,7 +14,8 @@ impl Transaction<'_> {
         ticket: u64,
     ) -> Vote {
         let token = request.token.as_str();
-        self.check_member(token, attempt, Some(ticket), None)?;
+        self.reconcile();
+        self.early_member_reply(token, attempt, Some(ticket), None)?;
         // A client that still asks has not started its command, so a hold that was revoked meanwhile
         // can go; once it has a ticket, so can one that too few servers granted.
         if let Some(hold) = self.unexpired_hold(token)

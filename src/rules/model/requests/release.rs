@@ -3,6 +3,7 @@
 
 use crate::rules::model::lock::{Hold, Message, Origin};
 use crate::rules::model::transaction::Transaction;
+use crate::rules::model::view::id_of;
 use crate::rules::{Ending, HoldState, Outcome, Release, Token};
 
 impl Transaction<'_> {
@@ -20,9 +21,7 @@ impl Transaction<'_> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         let waiter = self.waiter(token);
         let ttl = hold.map(|hold| hold.ttl).or(waiter.map(|waiter| waiter.ttl)).unwrap_or(0);
-        let unexpired = self.unexpired_hold(token);
-        let id = token.get(..8).unwrap_or(token);
-        let ended = unexpired.filter(|hold| hold.status != HoldState::Cooling);
+        let ended = self.unexpired_hold(token).filter(|hold| hold.status != HoldState::Cooling);
         let ending = if outcome == Outcome::Lost { Ending::Lost } else { Ending::Released };
         let entry =
             ended.and_then(|hold| self.history_entry(hold, ending, self.now, outcome, None));
@@ -40,17 +39,16 @@ impl Transaction<'_> {
         // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or
         // on other servers, it no longer waits: a late copy of its request may have queued it
         // again.
-        let queued = self.waiter(token);
-        let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
+        let waits = self.waiter(token).is_some_and(|it| it.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
             self.dequeue(token);
-            // If the lock was forgotten, no waiter that saw the hold must close it.
+            // If the lock was forgotten, this keeps a waiter that saw the hold from closing it.
             if !has_ended {
-                self.add_tombstone(id, ttl);
+                self.add_tombstone(&id_of(token), ttl);
             }
             self.add_tombstone(token, ttl);
         }
-        self.reopen(id);
+        self.reopen(&id_of(token));
         let head = self.admit(token).0;
         // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {

@@ -15,9 +15,9 @@ impl Transaction<'_> {
                 // exec and a keeper rely on the lease that they have. Only a script that called acquire
                 // may shorten its lease.
                 let is_script = hold.client.kind == HoldKind::Acquire;
-                let at_least = if is_script { 0 } else { hold.deadline };
+                let not_before = if is_script { 0 } else { hold.deadline };
                 let ttl = ttl.map_or(hold.ttl, Ttl::as_millis);
-                let left = Duration::from_millis(self.extend(token, ttl, at_least));
+                let left = Duration::from_millis(self.extend(token, ttl, not_before));
                 let before = Duration::from_millis(hold.deadline.saturating_sub(self.now));
                 Renewal::Renewed { fence: Fence(hold.fence), slot: hold.slot, left, before }
             }
