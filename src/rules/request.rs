@@ -36,7 +36,7 @@ pub struct Request {
     /// Whether it cancels older waiting requests with this. Only for a request that waits.
     pub supersedes: bool,
     /// From the first answer, if it supersedes: the server's time in microseconds, by
-    /// which the newest of such requests remains. Only on a quorum is it also the one in the queue.
+    /// which the newest of such requests remains. Only on a quorum is it also the ticket.
     pub arrival: Option<Ticket>,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
