@@ -140,7 +140,8 @@ local function take(owner, fence, slot)
   describe(owner)
   own.renewed = int(now)
   if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
-  -- The caller is not in the queue, so its `since` is a leftover of an evicted queue.
+  -- Leaves the queue. A caller that was not there begins its `since` now, whatever an evicted queue
+  -- has left.
   if not lock.ticket or redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
   grant(TOKEN, own, now + math.max(TTL, AT_LEAST), fence, slot, 'generation', its_generation())
   return granted()

@@ -57,6 +57,7 @@ local function reconcile()
     write_nothing()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
+  -- Nothing can have expired: there is no hold, or only the one whose guard exists.
   if not lock.written or lock.live and lock.count == 1 then return end
   if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
     -- All leases have expired, and there are no waiters.

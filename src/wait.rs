@@ -21,7 +21,7 @@ use crate::system::signals::Signals;
 /// A lock that was granted.
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
-    /// As `Schedule::connected_in`.
+    /// How long the first answer took, with the connection.
     pub(crate) connected_in: Duration,
     pub(crate) fence: Fence,
     /// The number of the holder in a lock with slots; `None` in another mode.

@@ -61,9 +61,9 @@ if valid_hold() then return hold_again() end
 local refused, owner, entered = find_owner()
 if refused then return refused end
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
--- If the caller itself is the head, it is not first: admit() would have granted it the lock.
-local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
-if entered or admissible(MODE, 0) and is_first then
+-- The head itself cannot go ahead: admit() would have granted it the lock.
+local goes_ahead = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
+if entered or admissible(MODE, 0) and goes_ahead then
   if not SUPERSEDES or ARRIVAL > 0 then return take(owner) end
   -- There will be no second call, so it gets its arrival, and cancels older requests, now.
   supersede(new_arrival())

@@ -10,7 +10,7 @@
 
 reconcile()
 
-local is_first = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN) == 0
+local is_head = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN) == 0
 local held = unexpired_hold(TOKEN)
 local was_queued = redis.call('ZREM', QUEUE, TOKEN) == 1
 if ARGV[4] ~= '' and (was_queued or held) then record_skip(own.about) end
@@ -20,5 +20,5 @@ if not (held or was_queued) then add_tombstone(id_of(TOKEN), tonumber(ARGV[3])) 
 add_tombstone(TOKEN, tonumber(ARGV[3]))
 -- An expired hold that was not dropped yet keeps its details, so that its slot is freed with it.
 if held then drop_hold(TOKEN) elseif was_queued then delete_details(TOKEN) end
-if is_first or held or is_nominated(TOKEN) then wake_first() end
+if is_head or held or is_nominated(TOKEN) then wake_first() end
 return { 'left' }

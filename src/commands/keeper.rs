@@ -133,7 +133,8 @@ pub(super) fn start(
     let failed = match woken {
         Ok(Woken::Interrupted) => Some(signals.first().map_or_else(
             || {
-                let not_running = Lateness::new(begun, until).explains(Instant::now());
+                let not_running =
+                    Lateness::since(begun).asleep_until(until).explains(Instant::now());
                 let silent = || "no answer; check the server".to_owned();
                 let told = not_running.map_or_else(silent, |it| it.to_string());
                 Error::Keeper { status: Some(exit::UNREACHABLE.into()), told }

@@ -59,11 +59,11 @@ impl Files {
         is_local: bool,
     ) -> Result<[Credentials; 2], Error> {
         let of_sentinels = given(FileRole::SENTINEL_PASSWORD.0).map(PathBuf::from);
-        let mut login = |role: FileRole, path: Option<&PathBuf>, [username, setting]: [_; 2]| {
-            let username = variable(username)?;
+        let mut login = |role: FileRole, path: Option<&PathBuf>, [user, secret]: [_; 2]| {
+            let username = variable(user)?;
             let Some(path) = path.filter(|_| !is_local) else {
-                let password = variable(setting)?;
-                return Ok::<_, Error>(Credentials { username, password, reread: None, setting });
+                let (password, reread, setting) = (variable(secret)?, None, secret);
+                return Ok::<_, Error>(Credentials { username, password, reread, setting });
             };
             let (password, reread) = self.password(role, path)?;
             Ok(Credentials { username, password: Some(password), reread, setting: role.0 })
@@ -104,7 +104,9 @@ impl Files {
             }
             Ok(pems)
         };
-        let (first, again) = (read(self)?, self.clone());
+        let first = read(self)?;
+        // With the contents that were read just now and cannot be read again.
+        let again = self.clone();
         let reread = move || read(&mut again.clone());
         Ok(TlsFiles::new(&first, Arc::new(reread))?)
     }

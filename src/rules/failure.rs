@@ -116,7 +116,7 @@ impl Failure {
     }
 
     /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
-    pub(crate) fn is_unanswered(&self) -> bool {
+    pub(crate) fn was_awaited_in_vain(&self) -> bool {
         self.is_pending() || self.is_unreachable() && self.delivery == Delivery::NotSent
     }
 

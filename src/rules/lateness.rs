@@ -18,14 +18,14 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// In a delay from the first moment on. rlock sleeps, and asks to be woken at the second one.
-    pub fn new(begun: Instant, due: Instant) -> Self {
-        Self { begun, due: Some(due), late: Duration::ZERO }
+    /// In a delay that begins at this moment. rlock is awake.
+    pub fn since(begun: Instant) -> Self {
+        Self { begun, due: None, late: Duration::ZERO }
     }
 
-    /// rlock sleeps again, and asks to be woken at this moment.
-    pub(crate) fn sleep_until(&mut self, due: Instant) {
-        self.due = Some(due);
+    /// rlock sleeps, and asks to be woken at this moment.
+    pub fn asleep_until(self, due: Instant) -> Self {
+        Self { due: Some(due), ..self }
     }
 
     /// rlock is awake.

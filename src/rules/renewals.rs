@@ -77,7 +77,7 @@ impl Schedule {
                     self.back_off.pause();
                 }
                 self.next = Some(if is_last_due { last.at.max(now) } else { again });
-                Some(Event::Unanswered(failure.problem().to_owned()))
+                Some(Event::NotRenewed(failure.problem().to_owned()))
             }
         }
     }
@@ -88,8 +88,9 @@ impl Schedule {
 pub struct LastAttempt {
     /// When it begins, if the one before has failed.
     pub at: Instant,
-    /// A reply that is missing from then on is awaited until `terminate_at` instead: the server may
-    /// be about to answer, and another request would only follow that one.
+    /// A reply that is missing from then on is awaited until `terminate_at` instead: after a pause,
+    /// there would be time for no attempt but the last, the server may be about to answer, and
+    /// another request would only follow that one.
     awaited_from: Instant,
     terminate_at: Instant,
 }
@@ -120,7 +121,7 @@ mod tests {
             let (sent, now) = (Instant::at_millis(now), Instant::at_millis(now));
             let busy = Err(Failure::unavailable("busy", ""));
             let event = schedule.answered(sent, busy, now);
-            assert_eq!(event, Some(Event::Unanswered("busy".into())));
+            assert_eq!(event, Some(Event::NotRenewed("busy".into())));
             assert_eq!(schedule.next, Some(Instant::at_millis(next)));
         }
         let sent = Instant::at_millis(10_140);

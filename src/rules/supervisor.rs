@@ -27,8 +27,8 @@ pub enum Event {
     Asking(Instant),
     /// The renewing thread has read the server's answer at this moment.
     Renewed(Lease, Instant),
-    /// A renewal got no answer. The renewer tries again.
-    Unanswered(String),
+    /// A renewal has failed, for this reason. The renewer tries again.
+    NotRenewed(String),
     /// The server reports that this hold does not exist.
     NotHeld(Reason),
     /// rlock itself was stopped and has been continued.
@@ -65,10 +65,10 @@ pub struct Machine {
     /// As last renewed.
     pub lease: Lease,
     pub(crate) kill_after: Duration,
-    on_lost: OnLost,
+    pub(crate) on_lost: OnLost,
     on_released: OnReleased,
     pub unanswered: Option<String>,
-    /// Of the renewing thread since it last renewed the lease.
+    /// How late the renewing thread runs since it last renewed the lease.
     pub lateness: Lateness,
     /// Whether a delay was reported that is not over.
     pub is_late: bool,
@@ -77,7 +77,7 @@ pub struct Machine {
 
 /// The renewing thread sleeps until the renewal of this lease, and a delay can begin only then.
 fn until_renewal(lease: Lease) -> Lateness {
-    Lateness::new(lease.renew_at(), lease.renew_at())
+    Lateness::since(lease.renew_at()).asleep_until(lease.renew_at())
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -138,14 +138,14 @@ impl Machine {
             Event::Tick | Event::Renewed(..) => {}
             Event::Asking(at) => {
                 self.lateness.wake(at);
-                // The server may answer at once, and has caused no delay.
+                // Now, because no other event tells of this delay if the server answers at once.
                 if self.lateness.explains(at).is_some() {
                     self.report_delay(at, now, actions);
                 }
             }
-            Event::Unanswered(reason) => {
+            Event::NotRenewed(reason) => {
                 self.unanswered = Some(reason);
-                self.lateness.sleep_until(now + LONGEST_PAUSE);
+                self.lateness = self.lateness.asleep_until(now + LONGEST_PAUSE);
                 self.report_delay(now, now, actions);
             }
             _ if self.is_over() => {}
@@ -197,7 +197,7 @@ impl Machine {
     /// Why the lease has not been renewed until now. Both the renewing thread and the loop, which
     /// asks to be woken to terminate the command, may be late.
     fn delay(&self, now: Instant) -> Cause {
-        let of_loop = Lateness::new(self.lease.renew_at(), self.terminate_at());
+        let of_loop = Lateness::since(self.lease.renew_at()).asleep_until(self.terminate_at());
         let mut lateness = [self.lateness, of_loop].into_iter();
         Cause::Unanswered(match lateness.find_map(|it| it.explains(now)) {
             Some(not_running) => not_running.to_string(),
@@ -317,8 +317,8 @@ mod tests {
         Event::Renewed(lease_sent_at(sent), Instant::at_millis(sent))
     }
 
-    fn unanswered() -> Event {
-        Event::Unanswered("refused".into())
+    fn not_renewed() -> Event {
+        Event::NotRenewed("refused".into())
     }
 
     fn on(machine: &mut Machine, event: Event, now: Instant) -> Vec<Action> {
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_late_renewal_is_reported_once_and_so_is_its_end() {
         let late = "late: the lease expires in 14s and was not renewed for 15s: refused";
-        let failed = [14_999, 15_000, 16_000].map(|now| (now, unanswered()));
+        let failed = [14_999, 15_000, 16_000].map(|now| (now, not_renewed()));
         let renewed = [18_000, 28_000].map(|now| (now, renewed(now)));
         assert_eq!(does(&[&failed[..], &renewed].concat()), [late, "ReportRecovery(18s)"]);
     }
@@ -400,9 +400,9 @@ mod tests {
         assert_eq!(told(&[asking(20_000), tick(24_698)]), [late("10s"), late("10s")]);
         assert_eq!(told(&[asking(20_000), (20_001, renewed(20_000))]), [late("10s")]);
         // Between two attempts.
-        let failed = (10_010, unanswered());
+        let failed = (10_010, not_renewed());
         assert_eq!(told(&[asking(10_001), failed.clone(), tick(24_698)]), [late("13s")]);
-        let refused = [asking(10_001), failed, asking(10_030), (24_000, unanswered())];
+        let refused = [asking(10_001), failed, asking(10_030), (24_000, not_renewed())];
         assert_eq!(told(&[&refused[..], &[tick(24_698)]].concat()), ["refused", "refused"]);
     }
 }

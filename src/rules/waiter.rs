@@ -76,9 +76,9 @@ pub struct WaitMachine {
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     pub last_view: Option<(Instant, View)>,
-    /// Of rlock in the present step.
+    /// How late rlock runs in the present step.
     pub lateness: Option<Lateness>,
-    /// That it was late in the last one, until that is reported.
+    /// How late it ran in the last step, until a failure or a note says so.
     not_running: Option<NotRunning>,
     /// What to report now.
     notes: Vec<Note>,
@@ -132,7 +132,7 @@ impl WaitMachine {
         };
         let due = self.deadline().into_iter().fold(due, Instant::min);
         // A last reply may take the I/O timeout, which is a quarter of the TTL at most.
-        Some(Lateness::new(now, due.max(now) + ttl / 4))
+        Some(Lateness::since(now).asleep_until(due.max(now) + ttl / 4))
     }
 
     /// Until when the waiter asks again.
@@ -202,7 +202,9 @@ impl WaitMachine {
         WaitStep::Ask { seen: self.seen(now), arrival: self.arrival }
     }
 
-    /// Asks again, unless the answer would come too late.
+    /// Asks again, unless the answer would come too late. On a slow link, it could no longer arrive
+    /// then, so the waiter rests until its limit and withdraws, with the last view. In an outage,
+    /// `ride_out` decides.
     fn ask_in_time(&self, now: Instant) -> WaitStep {
         match (self.wait_until, &self.last_view, self.outage) {
             (Some(until), Some((_, view)), None)
@@ -225,7 +227,7 @@ impl WaitMachine {
     ) -> WaitStep {
         self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         // The request stays the same on a new connection, and a granted lock should not stay unused
-        // for its TTL.
+        // for its TTL: so even one that does not wait, or whose limit has passed, asks once more.
         if let Err(failure) = &answer
             && failure.is_lost()
             && !self.repeated
@@ -338,11 +340,13 @@ impl WaitMachine {
     /// confirmed is kept. The first failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant) -> WaitStep {
         let failure = match failure.kind {
+            // A quorum and local: end at the deadline like this; one server does not answer in time.
             FailureKind::Interrupted if self.is_over(now) => {
                 let fault = UserMessage::new("no answer within the wait limit");
                 let fault = fault.with_remedy("check the servers and the network");
                 Failure::unreachable(self.explained(fault), failure.delivery)
             }
+            // If that was a stop, `on` replaces this step.
             FailureKind::Interrupted => return self.ask(now),
             _ if failure.is_pending() => {
                 Failure { fault: self.explained(failure.fault), ..failure }

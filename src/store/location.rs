@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::slice;
 
-use super::wire::{Address, mistakes};
+use super::wire::{Peer, mistakes};
 
 pub use super::local::Directory;
 pub use super::wire::{Credentials, Pem, PemFiles, Reread, TlsFiles};
@@ -12,27 +12,27 @@ pub use super::wire::{Credentials, Pem, PemFiles, Reread, TlsFiles};
 /// Where locks are kept. Nothing is opened or connected yet.
 pub enum Location {
     /// On one server.
-    Server(Address),
+    Server(Peer),
     /// On the master that Redis Sentinel names.
     Sentinels(Sentinels),
     /// On the masters of a cluster; these are some of its nodes.
-    Cluster(Vec<Address>),
+    Cluster(Vec<Peer>),
     /// On a majority of these independent servers.
-    Quorum(Vec<Address>),
+    Quorum(Vec<Peer>),
     /// In files on this host.
     Local(Directory),
 }
 
 /// Some sentinels, and the service whose master they name.
 pub struct Sentinels {
-    pub(super) sentinels: Vec<Address>,
+    pub(super) sentinels: Vec<Peer>,
     pub(super) service: String,
     /// The credentials, TLS files and database for the master. Its endpoint is a placeholder.
-    pub(super) master: Address,
+    pub(super) master: Peer,
 }
 
 impl Location {
-    /// Reads URLs, those of servers as strictly as `Address` does; several URLs make a quorum.
+    /// Reads URLs, those of servers as strictly as `Peer` does; several URLs make a quorum.
     /// `local:` without a directory means `default_directory`, if there is one.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Location {
         if urls.is_empty() {
             return Err("no server given".into());
         }
-        let mut servers = Vec::<Address>::new();
+        let mut servers = Vec::<Peer>::new();
         for (index, url) in urls.iter().enumerate() {
             let which = |what| format!("{} of {}: {what}", index + 1, urls.len());
             match Self::parse_one(url, default_directory).map_err(which)? {
@@ -72,7 +72,7 @@ impl Location {
             return local(Path::new(path), default_directory).map(Self::Local);
         }
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Ok(Self::Server(Address::parse(url)?));
+            return Ok(Self::Server(Peer::parse(url)?));
         };
         let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         if !kind.is_empty()
@@ -97,10 +97,10 @@ impl Location {
                 }
                 let (user, hosts) = split_user(hosts);
                 let nodes =
-                    hosts.split(',').map(|host| Address::parse(&format!("{plain}://{user}{host}")));
+                    hosts.split(',').map(|host| Peer::parse(&format!("{plain}://{user}{host}")));
                 Ok(Self::Cluster(nodes.collect::<Result<_, _>>()?))
             }
-            _ => Ok(Self::Server(Address::parse(url)?)),
+            _ => Ok(Self::Server(Peer::parse(url)?)),
         }
     }
 
@@ -110,7 +110,7 @@ impl Location {
             Self::Server(server) => server.has_password(),
             Self::Sentinels(sentinels) => sentinels.master.has_password(),
             Self::Cluster(servers) | Self::Quorum(servers) => {
-                servers.iter().any(Address::has_password)
+                servers.iter().any(Peer::has_password)
             }
             _ => false,
         }
@@ -136,7 +136,7 @@ impl Location {
         sentinel_credentials: &Credentials,
         files: &TlsFiles,
     ) -> Result<Self, String> {
-        let (servers, sentinels): (&mut [Address], &mut [Address]) = match &mut self {
+        let (servers, sentinels): (&mut [Peer], &mut [Peer]) = match &mut self {
             Self::Server(server) => (slice::from_mut(server), &mut []),
             Self::Sentinels(it) => (slice::from_mut(&mut it.master), &mut it.sentinels),
             Self::Cluster(servers) | Self::Quorum(servers) => (servers, &mut []),
@@ -154,9 +154,8 @@ impl Location {
 impl fmt::Display for Location {
     /// Never shows a user or a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |servers: &[Address]| {
-            servers.iter().map(Address::to_string).collect::<Vec<_>>().join(", ")
-        };
+        let list =
+            |servers: &[Peer]| servers.iter().map(Peer::to_string).collect::<Vec<_>>().join(", ");
         match self {
             Self::Server(server) => server.fmt(f),
             Self::Sentinels(Sentinels { sentinels, service, .. }) => {
@@ -190,9 +189,9 @@ impl Sentinels {
             // An IPv6 address is in brackets, so a colon after them begins the port.
             let has_port = host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
             let port = if has_port { "" } else { ":26379" };
-            Address::parse(&format!("{scheme}://{host}{port}"))
+            Peer::parse(&format!("{scheme}://{host}{port}"))
         });
-        let master = Address::parse(&format!("{scheme}://{user}master/{database}"))?;
+        let master = Peer::parse(&format!("{scheme}://{user}master/{database}"))?;
         let sentinels = sentinels.collect::<Result<_, _>>()?;
         Ok(Self { sentinels, service: service.to_owned(), master })
     }
@@ -225,8 +224,8 @@ fn split_user(authority: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    fn all(addresses: &[Address]) -> String {
-        addresses.iter().map(|address| format!("{address} ")).collect()
+    fn all(peers: &[Peer]) -> String {
+        peers.iter().map(|peer| format!("{peer} ")).collect()
     }
 
     #[test]
@@ -252,7 +251,7 @@ mod tests {
             panic!("cluster")
         };
         assert_eq!(all(&nodes), "h1:6379 h2:2 ");
-        assert!(nodes.iter().all(Address::has_password));
+        assert!(nodes.iter().all(Peer::has_password));
         let urls = ["redis://h1", "redis://h2", "unix:///s"];
         let Ok(Location::Quorum(nodes)) = Location::parse(&urls, None) else { panic!("quorum") };
         assert_eq!(all(&nodes), "h1:6379 h2:6379 /s ");

@@ -42,7 +42,7 @@ pub(super) use member_store::PROMOTED;
 
 use super::blocking::received;
 use super::denial;
-use super::wire::{Address, Limit};
+use super::wire::{Limit, Peer};
 use super::{Interrupt, NEVER};
 use crate::report::Diagnostic;
 use crate::rules::FailureKind::{Misconfigured, NotHere};
@@ -85,7 +85,7 @@ impl Quorum {
     ///
     /// Two URLs lead to the same server, or no thread can be started.
     pub(super) fn new(
-        servers: &[Address],
+        servers: &[Peer],
         io_timeout: Duration,
         min_replicas: u32,
     ) -> Result<Self, Failure> {

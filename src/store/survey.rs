@@ -17,7 +17,7 @@ use super::denial;
 use super::location::{Location, Sentinels};
 use super::server::cluster::masters_in;
 use super::server::{Node, Probe, facts, sentinel};
-use super::wire::{self, Address, Limit};
+use super::wire::{self, Limit, Peer};
 use crate::rules::servers::{CERTIFICATE_ENDS_SOON, Role, Server, Survey};
 use crate::rules::{Failure, Name, Prefix, ServerTime, SystemCall, Ttl, UserMessage};
 use crate::system::thread;
@@ -39,7 +39,7 @@ type Slots = RangeInclusive<u16>;
 const ALL_SLOTS: Slots = 0..=u16::MAX;
 
 /// Masters with hash slots, one entry for each range.
-type Masters = Vec<(Address, Slots)>;
+type Masters = Vec<(Peer, Slots)>;
 
 impl Location {
     /// Looks at all servers at once. Each that does not answer takes one I/O timeout. It changes
@@ -88,14 +88,14 @@ fn at_once<T: Send + 'static, R: Send + 'static>(
 
 /// Looks at servers that the URLs name, and at all masters to which these names lead.
 fn of_named(
-    servers: Vec<Address>,
+    servers: Vec<Peer>,
     probe: Option<Probe>,
     settings: ClientSettings,
 ) -> Result<Vec<Server>, Failure> {
     let timeout = settings.io_timeout;
-    let found = at_once(servers, move |address| {
-        let named = address.clone();
-        let mut server = of_server(address, Role::Server, probe, &[ALL_SLOTS], &settings);
+    let found = at_once(servers, move |peer| {
+        let named = peer.clone();
+        let mut server = of_server(peer, Role::Server, probe, &[ALL_SLOTS], &settings);
         add_masters_behind(&mut server, &named, timeout);
         (server, named)
     })?;
@@ -104,13 +104,13 @@ fn of_named(
 
 /// Asks each address of a host name which master it leads to. One that does not connect leads no
 /// client anywhere.
-fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration) {
+fn add_masters_behind(server: &mut Server, peer: &Peer, timeout: Duration) {
     let limit = Limit::of_attempt(timeout, NEVER);
-    let all = address.route.addresses(&address.endpoint, limit).unwrap_or_default();
+    let all = peer.route.addresses(&peer.endpoint, limit).unwrap_or_default();
     if all.len() < 2 {
         return;
     }
-    let named = address.clone();
+    let named = peer.clone();
     let asked = at_once(all, move |one| {
         let shown = one.as_socket().map_or_else(String::new, |address| address.to_string());
         let mut node = Node::new(named.only_at(one), timeout, None);
@@ -136,18 +136,18 @@ fn add_masters_behind(server: &mut Server, address: &Address, timeout: Duration)
 }
 
 /// Looks at the replicas of these servers, too.
-fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec<Server>, Failure> {
+fn with_replicas(found: Vec<(Server, Peer)>, timeout: Duration) -> Result<Vec<Server>, Failure> {
     let mut replicas = Vec::new();
-    for (server, address) in &found {
+    for (server, peer) in &found {
         for replica in server.facts.replicas() {
-            if let Ok(endpoint) = address.named(replica.host, replica.port) {
-                replicas.push((address.at(endpoint), server.name.clone()));
+            if let Ok(endpoint) = peer.named(replica.host, replica.port) {
+                replicas.push((peer.at(endpoint), server.name.clone()));
             }
         }
     }
-    let look = move |(address, master): (Address, String)| {
-        let mut replica = Server { master: Some(master), ..Server::new(&address, Role::Replica) };
-        let mut node = Node::new(address.clone(), timeout, None);
+    let look = move |(peer, master): (Peer, String)| {
+        let mut replica = Server { master: Some(master), ..Server::new(&peer, Role::Replica) };
+        let mut node = Node::new(peer.clone(), timeout, None);
         facts::of_server(&mut node, &mut replica);
         if replica.facts.text("run_id").is_none() {
             let why = replica.unanswered.pop();
@@ -156,7 +156,7 @@ fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec
             return replica;
         }
         let limit = Limit::of_attempt(timeout, NEVER);
-        replica.certificates = wire::ending_certificates(&address, limit, CERTIFICATE_ENDS_SOON);
+        replica.certificates = wire::ending_certificates(&peer, limit, CERTIFICATE_ENDS_SOON);
         compare_clock(&mut replica, "tell the time", || {
             let time = wire::from_redis_value(node.ask(wire::cmd("TIME"), NEVER)?);
             let (seconds, _): (u64, u64) = time.map_err(|_| node.unexpected_reply())?;
@@ -169,29 +169,29 @@ fn with_replicas(found: Vec<(Server, Address)>, timeout: Duration) -> Result<Vec
 }
 
 /// Adds what the connection to a server that answers shows.
-fn add_route(server: &mut Server, address: &Address, timeout: Duration) {
+fn add_route(server: &mut Server, peer: &Peer, timeout: Duration) {
     if server.failure.is_some() {
         return;
     }
     let limit = || Limit::of_attempt(timeout, NEVER);
-    let found = address.route.addresses(&address.endpoint, limit()).unwrap_or_default();
+    let found = peer.route.addresses(&peer.endpoint, limit()).unwrap_or_default();
     server.addresses = found.iter().filter_map(|it| Some(it.as_socket()?.ip())).collect();
     let is_remote = server.addresses.iter().any(|address| !address.is_loopback());
-    server.is_plain = is_remote && address.tls.is_none();
-    server.certificates = wire::ending_certificates(address, limit(), CERTIFICATE_ENDS_SOON);
+    server.is_plain = is_remote && peer.tls.is_none();
+    server.certificates = wire::ending_certificates(peer, limit(), CERTIFICATE_ENDS_SOON);
 }
 
 /// Asks sentinels or nodes of a cluster for the masters, and then looks at these.
 fn of_masters(
-    seeds: &[Address],
+    seeds: &[Peer],
     [role, of_master]: [Role; 2],
     settings: ClientSettings,
     ask: impl Fn(&mut Node, &mut Server) -> Result<Masters, Failure> + Clone + Send + 'static,
 ) -> Result<Vec<Server>, Failure> {
     let timeout = settings.io_timeout;
-    let asked = at_once(seeds.to_vec(), move |address| {
-        let mut server = Server::new(&address, role);
-        let mut node = Node::new(address, timeout, None);
+    let asked = at_once(seeds.to_vec(), move |peer| {
+        let mut server = Server::new(&peer, role);
+        let mut node = Node::new(peer, timeout, None);
         let masters = ask(&mut node, &mut server);
         if let Err(failure) = &masters {
             failed(&mut server, "name the masters", failure);
@@ -212,8 +212,8 @@ fn of_masters(
     let is_listed = |it: &Server| has_failed(it) && !masters.contains_key(&it.name);
     servers.retain(|server| role == Role::Sentinel || is_listed(server));
     let probe = (role == Role::Sentinel).then_some(Probe::Role);
-    let look = move |(address, slots): (Address, Vec<_>)| {
-        (of_server(address.clone(), of_master, probe, &slots, &settings), address)
+    let look = move |(peer, slots): (Peer, Vec<_>)| {
+        (of_server(peer.clone(), of_master, probe, &slots, &settings), peer)
     };
     let mut found = at_once(masters.into_values().collect(), look)?;
     // Different names may stand for one server.
@@ -228,7 +228,7 @@ fn of_service(
     node: &mut Node,
     server: &mut Server,
     service: &str,
-    master: &Address,
+    master: &Peer,
 ) -> Result<Masters, Failure> {
     let named = master.at(sentinel::ask(node, service)?);
     server.master = Some(named.to_string());

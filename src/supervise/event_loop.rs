@@ -83,7 +83,6 @@ pub(super) struct EventLoop<'a, P> {
     upkeep: &'a mut Upkeep,
     signals: &'a mut Signals,
     report: Report,
-    on_lost: OnLost,
 }
 
 impl<'a, P: Processes> EventLoop<'a, P> {
@@ -92,9 +91,8 @@ impl<'a, P: Processes> EventLoop<'a, P> {
         upkeep: &'a mut Upkeep,
         signals: &'a mut Signals,
         report: &Report,
-        on_lost: OnLost,
     ) -> Self {
-        Self { processes, upkeep, signals, report: report.clone(), on_lost }
+        Self { processes, upkeep, signals, report: report.clone() }
     }
 
     /// Returns when the machine is over. On an error, nothing guards the processes anymore, so they
@@ -171,8 +169,8 @@ impl<'a, P: Processes> EventLoop<'a, P> {
                 self.processes.forward(signal);
             }
             Action::ReportLoss(loss) => {
-                let name = self.processes.name();
-                let then = match (self.on_lost, self.processes.refusal()) {
+                let (name, on_lost) = (self.processes.name(), self.upkeep.machine.on_lost);
+                let then = match (on_lost, self.processes.refusal()) {
                     (OnLost::Continue, _) => format!("letting {name} finish without the lock"),
                     (OnLost::Kill, None) => format!("stopping {name}"),
                     (OnLost::Kill, Some(errno)) => {
@@ -181,7 +179,7 @@ impl<'a, P: Processes> EventLoop<'a, P> {
                     }
                 };
                 self.warn(&format!("{loss}; {then}"));
-                if self.on_lost == OnLost::Kill
+                if on_lost == OnLost::Kill
                     && let Some(problem) = self.processes.out_of_reach()
                 {
                     self.warn(&problem);

@@ -20,7 +20,7 @@ pub(crate) struct RenewableHold {
     pub(crate) key: Key,
     pub(crate) token: Token,
     pub(crate) lease: Lease,
-    /// As `Schedule::connected_in`.
+    /// How long the first answer took, with the connection.
     pub(crate) connected_in: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Renewer {
                 Event::Renewed(lease, _) => {
                     self.report.detail(format_args!("renewed for {}", show(lease.ttl().get())));
                 }
-                Event::Unanswered(reason) => {
+                Event::NotRenewed(reason) => {
                     self.report.detail(format_args!("not renewed: {reason}; retrying"));
                 }
                 _ => {}

@@ -72,8 +72,7 @@ pub(crate) fn run(
         Err(why) => return (store, Err(not_started(why, command))),
     };
     upkeep.take_over(store, |problem| report.warn(problem));
-    let on_lost = loss_policy.on_lost;
-    let over = EventLoop::new(&mut started, &mut upkeep, signals, report, on_lost).run();
+    let over = EventLoop::new(&mut started, &mut upkeep, signals, report).run();
     // The lease is renewed until the command is gone, because only then may it be released.
     let Started { child, late, was_terminated, .. } = started;
     let ended = child.wait();
@@ -116,15 +115,17 @@ impl Processes for Started<'_> {
                 continue;
             }
             let to_group = by_terminal && self.child.shares_group();
-            let by_leader = signal == Signal::SIGHUP && getsid(None) == Ok(getpid());
-            if to_group && by_leader {
-                // The terminal is gone, and the kernel tells only the leader of its session. When
-                // that ends, as flock(1) does, the kernel tells the whole group.
+            // The terminal is gone, and the kernel tells only the leader of its session. When that
+            // ends, as flock(1) does, the kernel tells the whole group.
+            let only_leader = signal == Signal::SIGHUP && getsid(None) == Ok(getpid());
+            if to_group && only_leader {
+                // As the kernel does: a stopped process is continued to see the hangup.
                 for signal in [Signal::SIGHUP, Signal::SIGCONT] {
                     let _ = killpg(getpgrp(), signal);
                 }
             }
-            let reached = to_group && (by_leader || !is_early);
+            // One that was sent before the command existed has not reached it.
+            let reached = to_group && (only_leader || !is_early);
             if signals::ends(signal) && !reached && self.child.has_ended() {
                 self.late = Some(signal);
             }

@@ -68,6 +68,7 @@ impl Upkeep {
     fn open(hold: RenewableHold, machine: Machine, mut report: Report) -> io::Result<Self> {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
         let (sender, events) = channel()?;
+        // Only to see that so many are free.
         let spare = repeat_with(|| fcntl_dupfd_cloexec(&alarm, 0)).take(SPARE);
         spare.collect::<Result<Vec<_>, _>>()?;
         report.stderr_wait = StderrWait::Short(None);
@@ -102,7 +103,7 @@ impl Upkeep {
         let error = thread::start("renewer", move || renewer.run()).err()?;
         self.thread_at = Some(now + THREAD_DELAY);
         let reason = format!("cannot start a thread for renewals: {}", plain(&error));
-        Some(Event::Unanswered(reason))
+        Some(Event::NotRenewed(reason))
     }
 
     /// Asks the server now, even if no renewal is due.
@@ -116,7 +117,8 @@ impl Upkeep {
         let now = Instant::now();
         let learned = from_fn(|| self.events.next_at_once());
         let actions = self.machine.on(learned, event, now);
-        // Before they are carried out, because a stop may come in between.
+        // Before they are carried out, because a stop may come in between. What was set last stays
+        // until then: its second signal may have yet to come.
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));
         }

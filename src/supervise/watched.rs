@@ -21,7 +21,7 @@ use super::upkeep::Upkeep;
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::supervisor::Event;
-use crate::rules::{Instant, LockOutcome, OnLost};
+use crate::rules::{Instant, LockOutcome};
 use crate::store::Store;
 use crate::system::poll::{Want, is_ready};
 use crate::system::signals::{Arrived, Signals, test_signal};
@@ -58,7 +58,7 @@ pub(crate) fn run(
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
     upkeep.take_over(store, |problem| watched.warn(report, problem));
-    let over = EventLoop::new(&mut watched, &mut upkeep, &mut signals, report, OnLost::Kill).run();
+    let over = EventLoop::new(&mut watched, &mut upkeep, &mut signals, report).run();
     let (lock, is_released) = (upkeep.lock, upkeep.machine.is_released());
     let store = upkeep.end();
     (

@@ -33,7 +33,8 @@ pub struct Interrupt<'a> {
 pub const NEVER: Interrupt<'static> = Interrupt { stops: [None; 2], at: None, last_attempt: None };
 
 impl<'a> Interrupt<'a> {
-    /// The same, or that this descriptor becomes readable, unless there are two already.
+    /// The same, or that this descriptor becomes readable. There are two at most: the signals, and the
+    /// process that needs the lock or a wakeup.
     pub(crate) fn or(self, stop: impl Into<Option<BorrowedFd<'a>>>) -> Self {
         let stops = match self.stops {
             [None, other] => [stop.into(), other],

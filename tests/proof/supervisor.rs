@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
     let event = prop_oneof![
         4 => (signal, any::<bool>())
             .prop_map(|(signal, reached)| Event::Signal { signal, reached }),
-        2 => Just(Event::Unanswered("refused".into())),
+        2 => Just(Event::NotRenewed("refused".into())),
         1 => Just(Event::NotHeld(Reason::unknown())),
     ];
     prop_oneof![

@@ -59,7 +59,7 @@ pub enum Stop {
 impl WaitEnd {
     /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
     pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Failed(failure) if failure.is_unanswered())
+        matches!(self, Self::Failed(failure) if failure.was_awaited_in_vain())
     }
 }
 

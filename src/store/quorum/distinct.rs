@@ -8,7 +8,7 @@ use socket2::SockAddr;
 
 use crate::rules::Failure;
 use crate::store::NEVER;
-use crate::store::wire::{Address, Endpoint, Limit};
+use crate::store::wire::{Endpoint, Limit, Peer};
 use crate::system::thread;
 
 /// Checks that no two servers share an address. `timeout` bounds the name lookups; a name that is
@@ -17,7 +17,7 @@ use crate::system::thread;
 /// # Errors
 ///
 /// Two servers are the same.
-pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), Failure> {
+pub(super) fn require_distinct(servers: &[Peer], timeout: Duration) -> Result<(), Failure> {
     // Start all lookups before awaiting the first.
     let lookups: Vec<_> = servers.iter().map(|it| start_lookup(it, servers, timeout)).collect();
     let found: Vec<_> = servers.iter().zip(lookups).map(found).collect();
@@ -34,13 +34,13 @@ pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result
 
 /// Starts a lookup of the addresses of a host.
 fn start_lookup(
-    server: &Address,
-    servers: &[Address],
+    server: &Peer,
+    servers: &[Peer],
     timeout: Duration,
 ) -> Option<JoinHandle<Vec<SockAddr>>> {
     let Endpoint::Tcp { port, .. } = server.endpoint else { return None };
     let has_port =
-        |it: &&Address| matches!(it.endpoint, Endpoint::Tcp { port: its, .. } if its == port);
+        |it: &&Peer| matches!(it.endpoint, Endpoint::Tcp { port: its, .. } if its == port);
     if servers.iter().filter(has_port).count() < 2 {
         // No other server has this port, so none can be the same.
         return None;
@@ -49,7 +49,7 @@ fn start_lookup(
     thread::start("resolver", move || addresses_of(&server, timeout)).ok()
 }
 
-fn found((server, lookup): (&Address, Option<JoinHandle<Vec<SockAddr>>>)) -> Vec<SockAddr> {
+fn found((server, lookup): (&Peer, Option<JoinHandle<Vec<SockAddr>>>)) -> Vec<SockAddr> {
     match (&server.endpoint, lookup) {
         (Endpoint::Unix(_), _) => addresses_of(server, Duration::ZERO),
         // A panic aborts the process, so this default is never used.
@@ -58,7 +58,7 @@ fn found((server, lookup): (&Address, Option<JoinHandle<Vec<SockAddr>>>)) -> Vec
     }
 }
 
-fn addresses_of(server: &Address, timeout: Duration) -> Vec<SockAddr> {
+fn addresses_of(server: &Peer, timeout: Duration) -> Vec<SockAddr> {
     let found = server.route.addresses(&server.endpoint, Limit::of_attempt(timeout, NEVER));
     let canonical = |it: SockAddr| match it.as_socket() {
         Some(tcp) => SocketAddr::new(tcp.ip().to_canonical(), tcp.port()).into(),

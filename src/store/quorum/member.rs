@@ -14,7 +14,7 @@ use crate::rules::Failure;
 use crate::rules::servers::Run;
 use crate::store::Store;
 use crate::store::server::{Node, Probe, RedisStore};
-use crate::store::wire::Address;
+use crate::store::wire::Peer;
 use crate::system::channel::Sender;
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
@@ -45,7 +45,7 @@ pub(super) struct Member {
 impl Member {
     /// Starts the thread. It connects on first use. An error means that no thread can be started.
     pub(super) fn start(
-        server: &Address,
+        server: &Peer,
         io_timeout: Duration,
         min_replicas: u32,
         idle: &Wakeup,

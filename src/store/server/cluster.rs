@@ -13,7 +13,7 @@ use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{BackOff, Delivery, Failure, Instant, Key};
 use crate::store::blocking::pause;
-use crate::store::wire::{self, Address, Endpoint, Limit, Value};
+use crate::store::wire::{self, Endpoint, Limit, Peer, Value};
 use crate::store::{Interrupt, NEVER};
 
 /// How many slots a cluster has.
@@ -48,8 +48,8 @@ pub(in crate::store) struct Cluster {
 
 impl Cluster {
     /// `nodes` are some nodes of the cluster, at least one.
-    pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Self {
-        let node = |it: &Address| Node::new(nodes[0].at(it.endpoint.clone()), io_timeout, None);
+    pub(in crate::store) fn new(nodes: &[Peer], io_timeout: Duration) -> Self {
+        let node = |it: &Peer| Node::new(nodes[0].at(it.endpoint.clone()), io_timeout, None);
         Self {
             nodes: nodes.iter().map(node).collect(),
             owner: None,

@@ -16,7 +16,7 @@ use super::scripts::Call;
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
 use crate::rules::{Failure, FailureKind, UserMessage};
-use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Value};
+use crate::store::wire::{self, Cmd, Connection, Endpoint, Limit, Peer, Value};
 use crate::store::{Interrupt, NEVER};
 use crate::system::wakeup::Wakeup;
 
@@ -26,7 +26,7 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
 pub struct Node {
-    pub(in crate::store) peer: Address,
+    pub(in crate::store) peer: Peer,
     pub(in crate::store) io_timeout: Duration,
     probe: Option<Probe>,
     connection: Option<(Connection, ConnectionUse)>,
@@ -46,7 +46,7 @@ pub struct Node {
     /// The last script may not have arrived yet, or its reply may be missing. The reply to the next
     /// one may then be missing too, including a NOSCRIPT. So the next script travels as source: it
     /// runs even if the server does not know its hash.
-    unanswered: bool,
+    needs_source: bool,
     /// Whether this node of a cluster is still importing the lock's keys, so that it serves them only
     /// after ASKING.
     pub(super) is_importing: bool,
@@ -76,7 +76,7 @@ impl<T> Reply<T> {
 
 impl Node {
     /// `io_timeout` bounds each connection attempt, and the replies to each pipeline.
-    pub(crate) fn new(peer: Address, io_timeout: Duration, probe: Option<Probe>) -> Self {
+    pub(crate) fn new(peer: Peer, io_timeout: Duration, probe: Option<Probe>) -> Self {
         Self {
             peer,
             io_timeout,
@@ -88,7 +88,7 @@ impl Node {
             has_sent: false,
             default_interrupt: None,
             diagnostics: Vec::new(),
-            unanswered: false,
+            needs_source: false,
             is_importing: false,
             has_read_only_eval: true,
         }
@@ -111,7 +111,7 @@ impl Node {
         call: &Call,
         interrupt: Interrupt<'_>,
     ) -> Result<Reply, Refusal> {
-        let (before, after) = (self.asking(), self.after_script(call));
+        let (before, after) = (self.cluster_asking(), self.after_script(call));
         let commands = |script, _| [&before[..], &[script], &after].concat();
         let (replies, repeated) =
             self.run_by_hash_or_source(call, commands, before.len(), interrupt)?;
@@ -130,7 +130,7 @@ impl Node {
             [first].into_iter().chain(rest).collect()
         };
         let (replies, _) = self.run_by_hash_or_source(first, commands, 0, NEVER)?;
-        self.unanswered = false;
+        self.needs_source = false;
         let result = |(call, reply)| match reply {
             Value::ServerError(error) => Err(self.refused(&error, Some(call))),
             value => Ok(value),
@@ -145,7 +145,7 @@ impl Node {
         repeated: bool,
         call: &Call,
     ) -> Result<Reply, Refusal> {
-        self.unanswered = false;
+        self.needs_source = false;
         let mut replies = replies.into_iter();
         let value = match replies.next() {
             Some(Value::ServerError(error)) => return Err(self.refused(&error, Some(call))),
@@ -192,11 +192,13 @@ impl Node {
             () if call.min_replicas > 0 => PipelineKind::Blocking,
             () => PipelineKind::Ordinary,
         };
-        // Without a reply, or if it is late, nobody learns that the hash is unknown.
-        let may_be_late = call.is_undo() && interrupt.at.is_some();
-        let is_blind =
-            call.expects_no_reply || may_be_late || !self.unanswered_elsewhere.is_empty();
-        let (mut repeated, mut as_source) = (false, self.unanswered || is_blind);
+        // An undo also goes to connections on which a reply is missing, and nobody reads those
+        // replies. If no reply is read, or only a late one, nobody learns that the hash is unknown.
+        let is_blind = call.is_undo()
+            && (call.expects_no_reply
+                || interrupt.at.is_some()
+                || !self.unanswered_elsewhere.is_empty());
+        let (mut repeated, mut as_source) = (false, self.needs_source || is_blind);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
             let script =
@@ -204,7 +206,7 @@ impl Node {
             let commands = &commands(script, read_only);
             let exchanged = self.exchange(&Pipeline { commands, timeout, interrupt, kind });
             if let Err(refusal) = &exchanged {
-                self.unanswered |= refusal.failure.maybe_executed();
+                self.needs_source |= refusal.failure.maybe_executed();
             }
             let (mut replies, again) = exchanged?;
             repeated |= again;
@@ -244,8 +246,8 @@ impl Node {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(Value, Option<Reply>), Refusal> {
-        let call = call.filter(|_| !self.unanswered && !self.is_importing);
-        let mut commands = [self.select(), self.asking(), vec![command]].concat();
+        let call = call.filter(|_| !self.needs_source && !self.is_importing);
+        let mut commands = [self.select(), self.cluster_asking(), vec![command]].concat();
         let before = commands.len();
         if let Some(call) = call {
             let read_only = false;
@@ -258,7 +260,7 @@ impl Node {
         let interrupt = interrupt.or(default.as_ref().map(Wakeup::as_fd));
         let limit = Limit::of_replies(at_most, timeout, interrupt);
         let replies = self.exchange_blocking(&commands, limit);
-        let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
+        let Some(mut replies) = replies.inspect_err(|_| self.needs_source = true)? else {
             return Ok((Value::Nil, None));
         };
         let rest = replies.split_off(before);
@@ -306,7 +308,7 @@ impl Node {
     }
 
     /// The ASKING that precedes one command.
-    fn asking(&self) -> Vec<Cmd> {
+    fn cluster_asking(&self) -> Vec<Cmd> {
         self.is_importing.then(|| wire::cmd("ASKING")).into_iter().collect()
     }
 

@@ -5,7 +5,7 @@ use socket2::SockAddr;
 use super::scripts::Call;
 use crate::rules::FailureKind::{Misconfigured, NotHere, Unavailable};
 use crate::rules::{Failure, Instant, Token, UserMessage, show};
-use crate::store::wire::{Address, Endpoint, ServerError};
+use crate::store::wire::{Endpoint, Peer, ServerError};
 
 /// Why a server does not serve a request.
 pub struct Refusal {
@@ -139,7 +139,7 @@ impl Refusal {
     }
 
     /// The same, with the address to which the name of the server led, and whether that was a master.
-    pub(super) fn at(mut self, socket: &SockAddr, server: &Address) -> Self {
+    pub(super) fn at(mut self, socket: &SockAddr, server: &Peer) -> Self {
         let (address, name) = (socket.as_socket().map(|it| it.to_string()), server.to_string());
         if let Some(address) = address.filter(|address| *address != name) {
             let led = format!("{name} ({address})");
@@ -173,49 +173,49 @@ impl Refusal {
 }
 
 /// The server is not a master.
-pub(super) fn demoted(address: &Address) -> Refusal {
-    refusal("READONLY", address, "")
+pub(super) fn demoted(peer: &Peer) -> Refusal {
+    refusal("READONLY", peer, "")
 }
 
 /// The server is a replica without its master, whatever it replies then.
-pub(super) fn without_master(address: &Address) -> Refusal {
-    refusal("MASTERDOWN", address, "")
+pub(super) fn without_master(peer: &Peer) -> Refusal {
+    refusal("MASTERDOWN", peer, "")
 }
 
 /// A refusal with this code, and a detail for its message.
-fn refusal(code: &str, address: &Address, detail: &str) -> Refusal {
+fn refusal(code: &str, peer: &Peer, detail: &str) -> Refusal {
     let row = CODES.iter().find(|(known, ..)| *known == code);
     let (_, rejects, what, remedy) = row.copied().unwrap_or(("", Lock, "replied with %", ""));
-    let mut fault = UserMessage::new(format!("{address} {}", what.replace('%', detail)));
+    let mut fault = UserMessage::new(format!("{peer} {}", what.replace('%', detail)));
     if !remedy.is_empty() {
         let by_command = || WITHOUT.iter().find(|(command, _)| *command == detail);
         let detail = match code {
             "NO-COMMAND" => &by_command()
                 .map_or(NO_COMMAND, |(_, remedy)| remedy)
-                .replace('%', &sentinel_url(address)),
+                .replace('%', &sentinel_url(peer)),
             "NOPERM-COMMAND" => &detail.to_lowercase(),
-            "NOAUTH" | "UNUSED-PASSWORD" => address.password_setting,
+            "NOAUTH" | "UNUSED-PASSWORD" => peer.password_setting,
             _ => detail,
         };
         fault = fault.with_remedy(remedy.replace('%', detail));
     }
     let kind = match rejects {
-        Place if !address.has_served() => NotHere,
-        Client if !address.has_served() => Misconfigured,
+        Place if !peer.has_served() => NotHere,
+        Client if !peer.has_served() => Misconfigured,
         Lock => Misconfigured,
         Client | Place | Moment => Unavailable,
     };
     let failure = Failure::new(kind, fault);
     let redirection = (code == "TRYAGAIN").then_some(Redirection::Moving);
     // The old master may lack its replicas.
-    let is_failover = address.has_served() && (rejects == Place || code == "NOREPLICAS");
+    let is_failover = peer.has_served() && (rejects == Place || code == "NOREPLICAS");
     Refusal { failure, redirection, rejects: Some(rejects), is_failover }
 }
 
 /// The URL of the master of a sentinel at this address.
-fn sentinel_url(address: &Address) -> String {
-    let scheme = if address.tls.is_some() { "rediss" } else { "redis" };
-    match &address.endpoint {
+fn sentinel_url(peer: &Peer) -> String {
+    let scheme = if peer.tls.is_some() { "rediss" } else { "redis" };
+    match &peer.endpoint {
         Endpoint::Unix(_) => format!("{scheme}+sentinel://HOST:PORT/SERVICE"),
         endpoint => format!("{scheme}+sentinel://{endpoint}/SERVICE"),
     }
@@ -237,8 +237,8 @@ fn without(text: &str, password: &str) -> String {
 }
 
 /// A server or a proxy may quote what it was sent: the password, and tokens.
-fn without_secrets(text: &str, address: &Address) -> String {
-    let hidden = match address.password.as_deref() {
+fn without_secrets(text: &str, peer: &Peer) -> String {
+    let hidden = match peer.password.as_deref() {
         None | Some("") => text.to_owned(),
         Some(password) => without(text, password),
     };
@@ -253,7 +253,7 @@ fn without_secrets(text: &str, address: &Address) -> String {
 }
 
 /// Classifies an error reply.
-pub fn of(error: &ServerError, address: &Address) -> Refusal {
+pub fn of(error: &ServerError, peer: &Peer) -> Refusal {
     let text = error.details().unwrap_or_default();
     let code = match error.code() {
         // Check this before looking for codes: the text contains the user name, which may look like
@@ -267,28 +267,28 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
         code => code,
     };
     let detail = match code {
-        "WRONGPASS" => address.unread.as_ref().map_or(String::new(), |why| format!(" ({why})")),
+        "WRONGPASS" => peer.unread.as_ref().map_or(String::new(), |why| format!(" ({why})")),
         "NOPERM" | "NO-COMMAND" => match quoted_in(text) {
-            Some(command) => without_secrets(command, address).to_uppercase(),
-            None => first_line(&without_secrets(text, address)),
+            Some(command) => without_secrets(command, peer).to_uppercase(),
+            None => first_line(&without_secrets(text, peer)),
         },
         code => {
-            let shown = |text| first_line(&without_secrets(text, address));
+            let shown = |text| first_line(&without_secrets(text, peer));
             format!("{} {}", shown(code), shown(text))
         }
     };
     match code {
-        "NOPERM" if quoted_in(text).is_some() => refusal("NOPERM-COMMAND", address, &detail),
-        "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
+        "NOPERM" if quoted_in(text).is_some() => refusal("NOPERM-COMMAND", peer, &detail),
+        "MOVED" | "ASK" => match other_node(text).map(|(host, port)| peer.named(host, port)) {
             Some(Ok(node)) => {
                 let is_importing = code == "ASK";
                 let redirection = Some(Redirection::Elsewhere { node, is_importing });
-                Refusal { redirection, ..refusal(code, address, &detail) }
+                Refusal { redirection, ..refusal(code, peer, &detail) }
             }
             Some(Err(failure)) => failure.into(),
-            None => refusal("ERR", address, &detail),
+            None => refusal("ERR", peer, &detail),
         },
-        code => refusal(code, address, &detail),
+        code => refusal(code, peer, &detail),
     }
 }
 
@@ -302,7 +302,7 @@ fn quoted_in(text: &str) -> Option<&str> {
 
 /// Classifies the error reply to a script. If an ACL denied a command, the server names at best the
 /// line of the script, from which the command is found.
-pub fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
+pub fn of_script(error: &ServerError, peer: &Peer, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let denied = is_denial(text);
     let of_keys = text.contains("of the keys") || text.contains("to access a key");
@@ -310,14 +310,12 @@ pub fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal
     match line_in(text).map_or(Some("GET"), |line| call.command_at(line)) {
         _ if (denied || error.code() == "NOPERM") && of_keys => {
             let [guard, side] = call.key_patterns();
-            refusal("NOPERM-KEYS", address, &format!("~{guard} and ~{side}"))
+            refusal("NOPERM-KEYS", peer, &format!("~{guard} and ~{side}"))
         }
-        Some(command) if denied => refusal("NOPERM-COMMAND", address, command),
-        Some(command) if text.contains("command called from") => {
-            refusal("DISABLED", address, command)
-        }
-        _ if denied => refusal("NOPERM", address, "a command in a script"),
-        _ => of(error, address),
+        Some(command) if denied => refusal("NOPERM-COMMAND", peer, command),
+        Some(command) if text.contains("command called from") => refusal("DISABLED", peer, command),
+        _ if denied => refusal("NOPERM", peer, "a command in a script"),
+        _ => of(error, peer),
     }
 }
 
@@ -362,7 +360,7 @@ mod tests {
 
     /// What an error reply to an acquire means.
     fn refused(reply: &str) -> Refusal {
-        let address = Address::parse("redis://h:1").unwrap();
+        let peer = Peer::parse("redis://h:1").unwrap();
         let key = crate::rules::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
         let reply = format!("-{reply}\r\n");
@@ -371,7 +369,7 @@ mod tests {
         let Ok(Some(Value::ServerError(error))) = reader.reply(&mut { usize::MAX }) else {
             panic!("no error: {reply}")
         };
-        of_script(&error, &address, &call)
+        of_script(&error, &peer, &call)
     }
 
     /// Whether the user must fix the cause of an error reply to an acquire, and the message.
@@ -431,7 +429,7 @@ mod tests {
 
     #[test]
     fn every_form_of_a_redirection_names_the_other_node() {
-        let here = Address::parse("redis://h:1").unwrap();
+        let here = Peer::parse("redis://h:1").unwrap();
         let found = |text: &str| {
             let (host, port) = other_node(text)?;
             here.named(host, port).ok().map(|node| node.to_string())

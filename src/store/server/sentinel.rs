@@ -12,7 +12,7 @@ use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{Failure, FailureKind};
-use crate::store::wire::{self, Address, Endpoint, Limit, Value};
+use crate::store::wire::{self, Endpoint, Limit, Peer, Value};
 use crate::store::{Interrupt, NEVER};
 
 /// How long the sentinels may take to name another master than one that is none.
@@ -32,13 +32,13 @@ impl Sentinel {
     /// sentinel answers. `io_timeout` bounds the time that all sentinels together take, and each
     /// connection attempt and each reply of the master.
     pub(in crate::store) fn new(
-        sentinels: &[Address],
+        sentinels: &[Peer],
         service: &str,
-        master: &Address,
+        master: &Peer,
         io_timeout: Duration,
     ) -> Self {
         let sentinel =
-            |it: &Address| Node::new(sentinels[0].at(it.endpoint.clone()), io_timeout, None);
+            |it: &Peer| Node::new(sentinels[0].at(it.endpoint.clone()), io_timeout, None);
         Self {
             sentinels: sentinels.iter().map(sentinel).collect(),
             service: service.into(),

@@ -15,7 +15,7 @@ use crate::store::quorum::PROMOTED;
 use crate::store::server::cluster::slot_of;
 use crate::store::server::scripts::keys;
 use crate::store::server::{Node, Probe, RedisStore, facts};
-use crate::store::wire::{self, Address};
+use crate::store::wire::{self, Peer};
 use crate::store::{Filter, NEVER, Store};
 use crate::system::random;
 
@@ -28,15 +28,15 @@ const NAMES: usize = 100_000;
 
 /// Looks at a server that has locks; in a cluster, at those in its hash slots.
 pub(super) fn of_server(
-    address: Address,
+    peer: Peer,
     role: Role,
     probe: Option<Probe>,
     slots: &[Slots],
     settings: &ClientSettings,
 ) -> Server {
-    let mut server = Server::new(&address, role);
-    let database = address.database;
-    let node = Node::new(address, settings.io_timeout, probe);
+    let mut server = Server::new(&peer, role);
+    let database = peer.database;
+    let node = Node::new(peer, settings.io_timeout, probe);
     let mut store = RedisStore::new(node, database, settings.min_replicas);
     if let Some(key) = free_key(settings, slots) {
         let tokens = exercise(&mut server, &mut store, &key);

@@ -9,9 +9,9 @@ use std::os::fd::AsFd;
 use redis::{Cmd, Value};
 use socket2::SockAddr;
 
-use super::address::Address;
 use super::dial::dial;
 use super::limit::Limit;
+use super::peer::Peer;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::reason;
@@ -29,7 +29,7 @@ const LARGEST_REPLY: usize = 4 * 1024 * 1024;
 pub(in crate::store) struct Connection {
     stream: Stream,
     reader: Reader,
-    peer: Address,
+    peer: Peer,
     /// The part of an earlier pipeline that could not be sent in time.
     unsent: Vec<u8>,
     /// How many replies have not been read yet.
@@ -40,7 +40,7 @@ pub(in crate::store) struct Connection {
 
 impl Connection {
     /// Connects within the limit.
-    pub(in crate::store) fn open(peer: &Address, limit: Limit<'_>) -> Result<Self, Failure> {
+    pub(in crate::store) fn open(peer: &Peer, limit: Limit<'_>) -> Result<Self, Failure> {
         let stream = dial(peer, limit)?;
         Ok(Self {
             may_speak_tls: peer.tls.is_none() && !stream.address.is_unix(),
@@ -77,10 +77,13 @@ impl Connection {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        match self.write(bytes, limit) {
-            Err(failure) if !failure.is_lost() || !failure.is_unreachable() => return Err(failure),
-            // Why the server has closed the connection may be there to read.
-            _ => {}
+        if let Err(failure) = self.write(bytes, limit) {
+            // After a failure of TLS or of this host, nothing is there to read.
+            let closed_by_server = failure.is_lost() && failure.is_unreachable();
+            if !closed_by_server {
+                return Err(failure);
+            }
+            // Why the server has closed it may be there to read.
         }
         let mut replies = Vec::with_capacity(commands.len());
         let mut rest = LARGEST_REPLY;
@@ -261,7 +264,7 @@ mod tests {
             while client.write_all(&many).is_ok() {}
         });
         let minute = Duration::from_secs(60);
-        let peer = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
+        let peer = Peer::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
         let mut connection =
             Connection::open(&peer, Limit::of_attempt(minute, NEVER)).ok().unwrap();
         let ended = NEVER.or(interrupt.as_fd());

@@ -10,9 +10,9 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{SockAddr, Socket, TcpKeepalive, Type};
 
-use super::address::Address;
 use super::endpoint::Endpoint;
 use super::limit::Limit;
+use super::peer::Peer;
 use super::route::unconnected;
 use super::stream::Stream;
 use super::tls::{self, Tls};
@@ -31,7 +31,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 type Greeting = (Tls, ServerName<'static>);
 
 /// Connects within the limit, which includes the name lookup and the TLS handshake.
-pub(super) fn dial(peer: &Address, limit: Limit<'_>) -> Result<Stream, Failure> {
+pub(super) fn dial(peer: &Peer, limit: Limit<'_>) -> Result<Stream, Failure> {
     let dialed = greeting(peer).and_then(|greeting| {
         let addresses = peer.route.addresses(&peer.endpoint, limit)?;
         race(peer, &addresses, greeting.as_ref(), limit)
@@ -44,7 +44,7 @@ pub(super) fn dial(peer: &Address, limit: Limit<'_>) -> Result<Stream, Failure> 
 
 /// The certificates of a connection that end sooner than this, and how long they remain valid.
 pub(in crate::store) fn ending_certificates(
-    peer: &Address,
+    peer: &Peer,
     limit: Limit<'_>,
     within: Duration,
 ) -> Vec<(&'static str, Duration)> {
@@ -55,7 +55,7 @@ pub(in crate::store) fn ending_certificates(
 }
 
 /// The certificate must name the host of the URL, whatever its address.
-fn greeting(peer: &Address) -> Result<Option<Greeting>, Failure> {
+fn greeting(peer: &Peer) -> Result<Option<Greeting>, Failure> {
     let (Some(files), Endpoint::Tcp { host, .. }) = (&peer.tls, &peer.endpoint) else {
         return Ok(None);
     };
@@ -70,7 +70,7 @@ fn greeting(peer: &Address) -> Result<Option<Greeting>, Failure> {
 /// Connects to the first address that answers. Each is tried as soon as the one before has failed,
 /// or has not answered for a while. No request is raced, because a server may execute one later.
 fn race(
-    peer: &Address,
+    peer: &Peer,
     addresses: &[SockAddr],
     greeting: Option<&Greeting>,
     limit: Limit<'_>,
@@ -136,7 +136,7 @@ fn race(
     }
 }
 
-fn failed(peer: &Address, call: SystemCall, error: &io::Error) -> (Blame, Failure) {
+fn failed(peer: &Peer, call: SystemCall, error: &io::Error) -> (Blame, Failure) {
     match (error.kind(), &peer.endpoint) {
         (io::ErrorKind::InvalidData, _) => {
             let fault = tls::reason(error).reworded(|why| format!("TLS failed: {why}"));

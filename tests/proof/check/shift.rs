@@ -38,7 +38,7 @@ impl Shift for Machine {
     fn shift(&mut self, back: Duration) {
         self.lease.sent.shift(back);
         (self.unanswered, self.is_late) = (None, false);
-        self.lateness = Lateness::new(self.lease.sent, self.lease.sent);
+        self.lateness = Lateness::since(self.lease.sent).asleep_until(self.lease.sent);
         if let supervisor::Phase::Terminating { kill_at, .. } = &mut self.phase {
             kill_at.shift(back);
         }

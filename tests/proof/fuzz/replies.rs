@@ -15,7 +15,7 @@ use rlock::store::server::cluster::masters_in;
 use rlock::store::server::node::handshake::{self, is_master};
 use rlock::store::server::scripts::{self, Call};
 use rlock::store::server::{refusal, reply};
-use rlock::store::wire::{Address, Reader, ServerError, Value};
+use rlock::store::wire::{Peer, Reader, ServerError, Value};
 
 /// The first bytes of values that only RESP3 has. The redis crate would read them, but servers send
 /// them only after HELLO 3.
@@ -69,7 +69,7 @@ pub fn replies(bytes: &[u8]) {
         let _ = Promotion::from_info(&text, "").and_then(marked);
     }
     for here in ["redis://h:1", "unix:///s"] {
-        let here = Address::parse(here).expect("a URL");
+        let here = Peer::parse(here).expect("a URL");
         for (_, host, port) in masters_in(&value).unwrap_or_default() {
             let named = here.named(&host, port).map(|server| server.to_string());
             named.iter().for_each(|server| printable(server));
@@ -78,7 +78,7 @@ pub fn replies(bytes: &[u8]) {
 }
 
 fn refused(error: &ServerError) {
-    let address = Address::parse("redis://h:1").expect("a URL");
+    let address = Peer::parse("redis://h:1").expect("a URL");
     let key = Key::new(&Prefix::default(), &"L".parse().expect("a name"));
     let call = Call::new(scripts::ACQUIRE, &key, None, 0);
     let _ = refusal::lacks_a_command(error);

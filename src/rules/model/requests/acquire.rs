@@ -48,9 +48,9 @@ impl Transaction<'_> {
         }
         let (waiter, enters) = self.find_owner(request, attempt)?;
         // An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
-        // If the caller itself is the head, it is not first: `admit` would have granted the lock.
-        let is_first = head.as_ref().is_none_or(|head| request.next && !head.next);
-        if enters || self.admissible(request.mode, &[]) && is_first {
+        // The head itself cannot go ahead: `admit` would have granted it the lock.
+        let goes_ahead = head.as_ref().is_none_or(|head| request.next && !head.next);
+        if enters || self.admissible(request.mode, &[]) && goes_ahead {
             if !request.supersedes || request.arrival.is_some() {
                 return Continue(self.take(request, waiter, None, None));
             }

@@ -10,7 +10,7 @@ impl Transaction<'_> {
     pub fn leave(&mut self, token: &Token, ttl: Ttl, is_skipped: bool) {
         let token = token.as_str();
         self.reconcile();
-        let is_first = self.position(token) == Some(0);
+        let is_head = self.position(token) == Some(0);
         let held = self.unexpired_hold(token).map(|hold| hold.client.clone());
         let queued = self.dequeue(token).map(|waiter| waiter.client);
         match queued.or(held.clone()) {
@@ -23,7 +23,7 @@ impl Transaction<'_> {
         if held.is_some() {
             self.drop_hold(token);
         }
-        if is_first || held.is_some() || self.is_nominated(token) {
+        if is_head || held.is_some() || self.is_nominated(token) {
             self.wake_first();
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rules::Instant;
 use crate::rules::servers::{Began, Run};
-use crate::store::wire::{self, Address, Cmd, Value};
+use crate::store::wire::{self, Cmd, Peer, Value};
 
 /// What a new connection asks about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,11 @@ pub enum Probe {
 }
 
 /// The commands that a new connection sends first: AUTH if there is a password, then the probe.
-pub(super) fn commands(address: &mut Address, probe: Option<Probe>) -> Vec<Cmd> {
+pub(super) fn commands(peer: &mut Peer, probe: Option<Probe>) -> Vec<Cmd> {
     let mut commands = Vec::new();
-    if let Some(password) = address.present_password() {
+    if let Some(password) = peer.present_password() {
         let mut auth = wire::cmd("AUTH");
-        auth.arg(address.username.as_slice()).arg(password);
+        auth.arg(peer.username.as_slice()).arg(password);
         commands.push(auth);
     }
     commands.extend(probe.map(|probe| match probe {

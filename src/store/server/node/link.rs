@@ -188,9 +188,10 @@ impl Node {
     }
 
     /// Keeps a connection on which a reply is missing if the undo must follow the request there. If
-    /// nothing was received, tries the other addresses of its server first.
+    /// the address was awaited in vain, the next request tries the others of its server first. An
+    /// interrupt says nothing against an address that did connect.
     fn keep_unanswered(&mut self, connection: Connection, kind: PipelineKind, failure: &Failure) {
-        match failure.is_unanswered() {
+        match failure.was_awaited_in_vain() {
             true => self.peer.route.defer(connection.address()),
             false => self.peer.route.prefer(connection.address()),
         }

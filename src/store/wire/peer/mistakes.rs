@@ -1,7 +1,7 @@
 //! Common mistakes in URLs, and what to write instead. No message repeats what could be a user or a
 //! password.
 
-use super::Address;
+use super::Peer;
 use crate::text::{is_harmless, shown};
 
 /// The remedy for a URL without a known scheme.
@@ -41,8 +41,8 @@ pub(super) fn find(text: &str) -> Option<String> {
 
 fn without_slashes(text: &str) -> String {
     let (scheme, _) = text.split_once(':').unwrap_or_default();
-    let is_anonymous = |it: Address| it.username.is_none() && !it.has_password();
-    let is_server = || Address::read(&format!("redis://{text}")).is_ok_and(is_anonymous);
+    let is_anonymous = |it: Peer| it.username.is_none() && !it.has_password();
+    let is_server = || Peer::read(&format!("redis://{text}")).is_ok_and(is_anonymous);
     match text {
         "local" | "LOCAL" | "LOCAL:" => "not a URL; use local:".into(),
         _ if text.contains('=') => CONNECTION_STRING.into(),

@@ -17,7 +17,7 @@ use mistakes::{SCHEMES, SEPARATORS};
 
 /// One server, with everything that a connection to it needs.
 #[derive(Clone)]
-pub struct Address {
+pub struct Peer {
     pub(in crate::store) endpoint: Endpoint,
     pub(in crate::store) route: Route,
     /// The files for TLS; `None` for plain text.
@@ -46,7 +46,7 @@ pub struct Credentials {
     pub(crate) setting: &'static str,
 }
 
-impl Address {
+impl Peer {
     /// Reads a URL strictly: parts that other Redis clients silently ignore are errors here.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for Peer {
     /// Shows the endpoint, never the user or the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.endpoint.fmt(f)
@@ -230,8 +230,8 @@ mod tests {
     use super::*;
 
     fn shown(url: &str) -> String {
-        let address = Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-        format!("{address} {}", address.database)
+        let peer = Peer::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        format!("{peer} {}", peer.database)
     }
 
     #[test]
@@ -240,12 +240,12 @@ mod tests {
         assert_eq!(shown("redis://h:1/3"), "h:1 3");
         assert_eq!(shown("redis://[::1]:7/"), "[::1]:7 0");
         assert_eq!(shown("valkey://h:1/3"), "h:1 3");
-        assert!(Address::parse("valkey://h:1").unwrap().tls.is_none());
-        assert!(Address::parse("rediss://h:1").unwrap().tls.is_some());
-        assert!(Address::parse("valkeys://h:1").unwrap().tls.is_some());
+        assert!(Peer::parse("valkey://h:1").unwrap().tls.is_none());
+        assert!(Peer::parse("rediss://h:1").unwrap().tls.is_some());
+        assert!(Peer::parse("valkeys://h:1").unwrap().tls.is_some());
         assert_eq!(shown("unix:///run/redis.sock?db=2"), "/run/redis.sock 2");
-        let address = Address::parse("redis://u:p%40ss@h").unwrap();
-        assert_eq!(address.username.as_deref(), Some("u"));
-        assert_eq!(address.password.as_deref(), Some("p@ss"));
+        let peer = Peer::parse("redis://u:p%40ss@h").unwrap();
+        assert_eq!(peer.username.as_deref(), Some("u"));
+        assert_eq!(peer.password.as_deref(), Some("p@ss"));
     }
 }
