@@ -60,7 +60,7 @@ local function early_reply()
   end
   -- Not 'granted' for an unclaimed grant, which lasts for the claim window instead of a TTL.
   if is_copy() and valid_hold() and own.renewed ~= '' then
-    -- Since Redis 8, a WAIT covers only what its own connection wrote.
+    -- A master's word. Besides, since Redis 8, a WAIT covers only what its own connection wrote.
     write_nothing()
     write_details(TOKEN, own)
     return granted()
@@ -74,9 +74,9 @@ local function ahead(furthest)
   return proven({ 'ahead', math.floor(math.min(furthest - micros, 2 ^ 53) / 1000), int(now) })
 end
 
--- The arrival of a request that supersedes, if this is the only server. It grows with the clock, and
--- is larger than that of the newest one.
-local function new_arrival()
+-- A number that is not behind the clock, and larger than the newest arrival: an arrival on the only
+-- server, and a ticket that one of several proposes, because it may become an arrival.
+local function number_by_clock()
   return math.max(micros, tonumber(string.match(lock.newest or '', '^%d+') or 0) + 1)
 end
 
@@ -115,14 +115,14 @@ end
 -- The reply to a request that an enclosing hold keeps out, or nil; its owner; and the mode in which
 -- that owner holds the lock, if the request may enter it.
 local function find_owner()
-  local enclosing, entered = enclosing_hold(ENCLOSING)
+  local enclosing, entry_mode = enclosing_hold(ENCLOSING)
   local owner = enclosing and details_of(enclosing).owner or ''
-  if OWNER ~= '' then owner, entered = OWNER, owner_mode(OWNER) end
+  if OWNER ~= '' then owner, entry_mode = OWNER, owner_mode(OWNER) end
   if owner == '' then owner = FRESH end
-  if not REENTRANT then entered = nil end
-  if entered == 'shared' and MODE == 'exclusive' then return proven({ 'upgrade' }) end
-  if enclosing and not entered then return proven({ 'nested' }) end
-  return nil, owner, entered
+  if not REENTRANT then entry_mode = nil end
+  if entry_mode == 'shared' and MODE == 'exclusive' then return proven({ 'upgrade' }) end
+  if enclosing and not entry_mode then return proven({ 'nested' }) end
+  return nil, owner, entry_mode
 end
 
 -- Sets the details that a hold and a waiter have in common.
@@ -163,7 +163,7 @@ local function enqueue(owner, agreed)
   redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
-    ticket = agreed == 0 and math.max(last + 1, new_arrival()) or agreed or last + 1
+    ticket = agreed == 0 and math.max(last + 1, number_by_clock()) or agreed or last + 1
     lock.ticket = int(math.max(last, ticket))
     redis.call('HSET', STATE, 'ticket', lock.ticket)
     redis.call('ZADD', QUEUE, int(NEXT and ticket - NEXT_OFFSET or ticket), TOKEN)

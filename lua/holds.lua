@@ -7,6 +7,7 @@
 -- The deadline of this token's hold, in any state; nil if there is none or its lease has expired. A
 -- hold includes the millisecond of its deadline, as a key does.
 local function unexpired_hold(token)
+  -- Without either, what is there are remains, which nobody holds.
   if not (lock.live or lock.foreign) then return nil end
   local deadline = tonumber(redis.call('ZSCORE', HOLDS, token) or 0)
   return deadline >= now and deadline or nil

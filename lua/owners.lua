@@ -3,34 +3,34 @@
 -- Reads:   holds, state; lock.live
 -- Changes: nothing
 
--- The mode in which a request may enter the lock through a hold with these details, or else `entered`:
+-- The mode in which a request may enter the lock through a hold with these details, or else `entry_mode`:
 -- 'exclusive', 'shared', or nil. A slot cannot be entered again.
-local function enter(details, entered)
+local function better_mode(details, entry_mode)
   local mode = hold_state(details) == 'held' and details.mode
-  return mode == 'exclusive' and mode or entered or mode == 'shared' and mode or nil
+  return mode == 'exclusive' and mode or entry_mode or mode == 'shared' and mode or nil
 end
 
 -- The mode in which an owner that a user chose holds the lock. It does not search many holds: only
 -- those whose leases last longest.
 local function owner_mode(owner)
-  local entered = nil
+  local entry_mode = nil
   for _, token in ipairs(lock.live and redis.call('ZRANGE', HOLDS, -MAX_LISTED, -1) or {}) do
     local details = details_of(token)
-    if details.owner == owner then entered = enter(details, entered) end
+    if details.owner == owner then entry_mode = better_mode(details, entry_mode) end
   end
-  return entered
+  return entry_mode
 end
 
 -- The innermost unexpired hold among `tokens`, and the mode in which a request may enter the lock
 -- through them. A space follows each token; the innermost is last.
 local function enclosing_hold(tokens)
-  local innermost, entered = nil, nil
+  local innermost, entry_mode = nil, nil
   for token in string.gmatch(tokens, '%S+') do
     if unexpired_hold(token) then
-      innermost, entered = token, enter(details_of(token), entered)
+      innermost, entry_mode = token, better_mode(details_of(token), entry_mode)
     end
   end
-  return innermost, entered
+  return innermost, entry_mode
 end
 
 -- Whether a waiter with these details may enter a lock that its owner now holds: one that a user chose,

@@ -58,15 +58,16 @@ local head = admit()
 if lock.cleanup_pending then return { 'again' } end
 
 if valid_hold() then return hold_again() end
-local refused, owner, entered = find_owner()
+local refused, owner, entry_mode = find_owner()
 if refused then return refused end
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
 -- The head itself cannot go ahead: admit() would have granted it the lock.
 local goes_ahead = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
-if entered or admissible(MODE, 0) and goes_ahead then
+if entry_mode or admissible(MODE, 0) and goes_ahead then
   if not SUPERSEDES or ARRIVAL > 0 then return take(owner) end
   -- There will be no second call, so it gets its arrival, and cancels older requests, now.
-  supersede(new_arrival())
+  -- None is newer. The waiter that it cancels may have been the head.
+  supersede(number_by_clock())
   local reply = take(owner)
   admit()
   return reply
@@ -78,5 +79,5 @@ end
 local position = enqueue(owner)
 if position == 1 then notify_head(TOKEN) end
 local sleep = millis_to_sleep(HEARTBEAT, position, head)
-local arrival = SUPERSEDES and int(ARRIVAL > 0 and ARRIVAL or new_arrival()) or nil
+local arrival = SUPERSEDES and int(ARRIVAL > 0 and ARRIVAL or number_by_clock()) or nil
 return { 'queued', brief_view(), position, sleep, arrival }

@@ -32,14 +32,14 @@ if valid_hold() then
   return hold_again()
 end
 if SLOT and is_taken(taken_slots(), SLOT) then return busy() end
-local refused, owner, entered = find_owner()
+local refused, owner, entry_mode = find_owner()
 if refused then return refused end
 if not TICKET then
-  return (entered or admissible(MODE, 0)) and take(owner, WANTED, SLOT) or busy()
+  return (entry_mode or admissible(MODE, 0)) and take(owner, WANTED, SLOT) or busy()
 end
 local at = join(owner)
 if not at then return { 'again' } end
-if not (entered or is_nominated(TOKEN)) then return proposed(at) end
+if not (entry_mode or is_nominated(TOKEN)) then return proposed(at) end
 -- admit() may have granted the slot to a waiter.
 if SLOT and is_taken(taken_slots(), SLOT) then return busy() end
 return take(owner, WANTED, SLOT)

@@ -14,8 +14,8 @@ local superseded = supersede(TICKET)
 if superseded then return superseded end
 
 if valid_hold() then return hold_again() end
-local refused, owner, entered = find_owner()
+local refused, owner, entry_mode = find_owner()
 if refused then return refused end
 local at = join(owner)
 if not at then return { 'again' } end
-return proposed(at, entered or is_nominated(TOKEN))
+return proposed(at, entry_mode or is_nominated(TOKEN))

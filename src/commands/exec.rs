@@ -49,7 +49,7 @@ pub(super) fn run(
     // Early, as `for_command` explains. An error counts only if it lasts: see `group_unless_stopped`.
     let prepared = OwnGroup::for_command(group);
     let token = Token::new(random::bytes());
-    // A command that has yet to start.
+    // No process to watch: the command has yet to start.
     let needed_by = None;
     let mut grant = match Grant::obtain(&terms, token, client, needed_by, inherited, report) {
         // No server has answered at all.
@@ -127,7 +127,7 @@ fn run_locked(
     // the attempts to release the lock was consumed by `Retry`.
     let late = late.or_else(|| {
         let mut pending = signals.pending().into_iter().map(|arrived| arrived.signal);
-        pending.find(|&signal| signals::ends(signal))
+        pending.find(|&signal| signals::asks_to_end(signal))
     });
     let loss = match (lock, released) {
         (LockOutcome::Lost, _) if was_terminated => {

@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::rules::{Attempts, Failure, Instant, Repeatable, show};
 use crate::store::Store;
 use crate::system::poll::{NEVER, Woken, wait};
-use crate::system::signals::{Signals, ends};
+use crate::system::signals::{Signals, asks_to_end};
 
 /// A request that is repeated until it succeeds, and what ends the attempts.
 pub(super) struct Retry<'a> {
@@ -65,7 +65,8 @@ impl Retry<'_> {
 /// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
 fn stopped_before(moment: Instant, mut signals: Option<&mut Signals>) -> bool {
     // Any other signal was for the command.
-    let mut has_come = |it: &mut Signals| it.pending().iter().any(|arrived| ends(arrived.signal));
+    let mut has_come =
+        |it: &mut Signals| it.pending().iter().any(|arrived| asks_to_end(arrived.signal));
     while !signals.as_deref_mut().is_some_and(&mut has_come) {
         let stop = signals.as_deref().map(Signals::readable);
         match wait(None, NEVER.or(stop), moment) {

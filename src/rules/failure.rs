@@ -38,8 +38,8 @@ pub enum FailureKind {
 /// What may have happened to a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// It did not reach the server.
-    NotSent,
+    /// It did not reach the server, or the server refused it.
+    NotExecuted,
     /// The connection broke after it was sent, so it may have taken effect or not.
     Lost,
     /// The server has not answered, so it may have taken effect or still may.
@@ -53,7 +53,7 @@ use FailureKind::{
 impl Failure {
     /// Of a request that has not taken effect.
     pub fn new(kind: FailureKind, fault: UserMessage) -> Self {
-        Self { kind, fault, delivery: Delivery::NotSent }
+        Self { kind, fault, delivery: Delivery::NotExecuted }
     }
 
     /// A misconfiguration that kept the request from taking effect.
@@ -90,7 +90,9 @@ impl Failure {
     /// right then, so it is probably changing.
     pub(crate) fn once_served(self, has_served: bool) -> Self {
         match (self.kind, self.delivery) {
-            (Misconfigured, Delivery::NotSent) if has_served => Self { kind: Unavailable, ..self },
+            (Misconfigured, Delivery::NotExecuted) if has_served => {
+                Self { kind: Unavailable, ..self }
+            }
             _ => self,
         }
     }
@@ -117,7 +119,7 @@ impl Failure {
 
     /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
     pub(crate) fn was_awaited_in_vain(&self) -> bool {
-        self.is_pending() || self.is_unreachable() && self.delivery == Delivery::NotSent
+        self.is_pending() || self.is_unreachable() && self.delivery == Delivery::NotExecuted
     }
 
     /// Whether the reply to a request that was sent has not arrived in time.
@@ -156,7 +158,7 @@ impl Failure {
 
     /// Whether the request may have taken effect even though no reply arrived.
     pub(crate) fn maybe_executed(&self) -> bool {
-        self.delivery != Delivery::NotSent || matches!(self.kind, TooLarge | Unconfirmed { .. })
+        self.delivery != Delivery::NotExecuted || matches!(self.kind, TooLarge | Unconfirmed { .. })
     }
 }
 

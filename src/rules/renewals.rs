@@ -40,11 +40,11 @@ impl Schedule {
         self.lease.ttl()
     }
 
-    /// The last attempt before the command is asked to end. It has twice the time that one needs.
-    pub fn last_attempt(&self) -> LastAttempt {
+    /// The last renewal before the command is asked to end. It has twice the time that one needs.
+    pub fn last_renewal(&self) -> LastRenewal {
         let terminate_at = self.lease.terminate_at(self.kill_after);
         let at = terminate_at - (2 * self.took.max(self.connected_in)).max(LAST_CHANCE);
-        LastAttempt { at, awaited_from: at - self.back_off.next, terminate_at }
+        LastRenewal { at, awaited_from: at - self.back_off.next, terminate_at }
     }
 
     /// Handles the answer to a renewal that was sent at `sent`. Returns the event for the
@@ -71,7 +71,7 @@ impl Schedule {
             }
             Err(failure) if failure.kind == FailureKind::Interrupted => None,
             Err(failure) => {
-                let (last, again) = (self.last_attempt(), now + self.back_off.next);
+                let (last, again) = (self.last_renewal(), now + self.back_off.next);
                 let is_last_due = sent < last.at && last.at < again && now < last.terminate_at;
                 if !is_last_due {
                     self.back_off.pause();
@@ -83,9 +83,9 @@ impl Schedule {
     }
 }
 
-/// The last attempt before the command is asked to end, for which the earlier ones leave time.
+/// The last renewal before the command is asked to end, for which the earlier ones leave time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastAttempt {
+pub struct LastRenewal {
     /// When it begins, if the one before has failed.
     pub at: Instant,
     /// A reply that is missing from then on is awaited until `terminate_at` instead: after a pause,
@@ -95,7 +95,7 @@ pub struct LastAttempt {
     terminate_at: Instant,
 }
 
-impl LastAttempt {
+impl LastRenewal {
     /// Until when to try to send a request, rather than until this moment.
     pub(crate) fn send_until(self, until: Instant, now: Instant) -> Instant {
         if now < self.at { until.min(self.at) } else { until }
@@ -172,7 +172,7 @@ mod tests {
         let (fence, slot, left) = (Fence(1), None, Duration::from_secs(6));
         let renewed = || Ok(Renewal::Renewed { fence, slot, left, before: left });
         let before = |schedule: &Schedule| {
-            let last = schedule.last_attempt();
+            let last = schedule.last_renewal();
             last.terminate_at.since(last.at).as_millis()
         };
         let mut schedule = short(100);
@@ -191,7 +191,7 @@ mod tests {
     fn attempts_leave_time_for_the_last_one_unless_a_server_is_silent() {
         let at = Instant::at_millis;
         let mut schedule = short(0);
-        let last = schedule.last_attempt();
+        let last = schedule.last_renewal();
         // A connection under way is given up in time for it.
         assert_eq!(last.send_until(at(3_500), at(3_000)), at(3_500));
         assert_eq!(last.send_until(at(4_500), at(3_000)), at(3_888));

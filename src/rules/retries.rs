@@ -72,7 +72,7 @@ mod tests {
         let fail = |delivery| Err(Failure::unreachable(UserMessage::new("away"), delivery));
         let not_held = || Ok(Release::NotHeld(Reason::unknown()));
         let mut attempts = Attempts::new(Some(at(1_000)), at(0));
-        let next: Next<Release> = attempts.answered(at(0), fail(Delivery::NotSent), at(0));
+        let next: Next<Release> = attempts.answered(at(0), fail(Delivery::NotExecuted), at(0));
         assert!(matches!(next, Continue((_, again)) if again == at(50)), "{next:?}");
         // Nothing has taken effect yet.
         assert!(matches!(
@@ -81,7 +81,7 @@ mod tests {
         ));
         let next: Next<Release> = attempts.answered(at(50), fail(Delivery::Lost), at(50));
         assert!(matches!(next, Continue((_, again)) if again == at(150)), "{next:?}");
-        let next: Next<Release> = attempts.answered(at(150), fail(Delivery::NotSent), at(150));
+        let next: Next<Release> = attempts.answered(at(150), fail(Delivery::NotExecuted), at(150));
         assert!(matches!(next, Continue((_, again)) if again == at(350)), "{next:?}");
         assert_eq!(attempts.answered(at(350), not_held(), at(350)), Break(Ok(Release::Unknown)));
         let revoked = Reason::new(Some(Ending::Revoked), None, Operator::default());
@@ -90,7 +90,7 @@ mod tests {
             attempts.answered(at(350), revoked(), at(350)),
             Break(Ok(Release::NotHeld(_)))
         ));
-        let next: Next<Release> = attempts.answered(at(600), fail(Delivery::NotSent), at(600));
+        let next: Next<Release> = attempts.answered(at(600), fail(Delivery::NotExecuted), at(600));
         assert!(matches!(next, Break(Err(_))), "{next:?}");
         let lasting = Err(Failure::misconfigured("password", "correct it"));
         let next: Next<Release> = Attempts::new(None, at(0)).answered(at(0), lasting, at(0));

@@ -306,6 +306,7 @@ impl WaitMachine {
         self.is_slow = round_trip > SLOW;
         let on_the_way = if self.is_slow { round_trip } else { Duration::ZERO };
         let at_most = sleep.min(left.saturating_sub(on_the_way));
+        // Not if the server said 0, which only a faulty one does.
         match self.wait_until.filter(|_| at_most.is_zero() && !sleep.is_zero()) {
             Some(until) => WaitStep::Rest { at: until },
             None => WaitStep::Sleep { at_most, seen: self.seen(now) },

@@ -32,7 +32,7 @@ pub(super) fn ready<'a>(
 
 /// Waits for `time`; errors are those of `ready`. No request is under way meanwhile.
 pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {
-    ready(None, Delivery::NotSent, interrupt, Instant::now() + time).map(|_| ())
+    ready(None, Delivery::NotExecuted, interrupt, Instant::now() + time).map(|_| ())
 }
 
 /// Waits for the answer to a request that has been sent, as `ready` does.

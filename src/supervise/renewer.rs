@@ -58,6 +58,7 @@ impl Renewer {
         // Without a descriptor for it, renewals are late after a suspend.
         let alarm = Alarm::new().ok();
         while !self.ended_before(schedule.next, alarm.as_ref()) {
+            // The hold is gone, and there is nothing to ask until the end.
             if schedule.next.is_none() {
                 continue;
             }
@@ -66,7 +67,7 @@ impl Renewer {
             let sent = Instant::now();
             self.sender.send_quietly(Event::Asking(sent));
             let interrupt = NEVER.or(self.wakeups.end.as_fd());
-            let interrupt = interrupt.leaving_time_for(schedule.last_attempt());
+            let interrupt = interrupt.leaving_time_for(schedule.last_renewal());
             let answer = store.renew(key, token, Some(schedule.ttl()), interrupt);
             let Some(event) = schedule.answered(sent, answer, Instant::now()) else { break };
             self.sender.send(event.clone());

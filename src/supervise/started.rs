@@ -20,7 +20,6 @@ use crate::store::Store;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Arrived, Signals};
 use crate::system::spawn::NotStarted;
-use crate::system::thread::without_signals;
 
 /// How a command ended that was started.
 pub(crate) struct Completion {
@@ -64,7 +63,7 @@ pub(crate) fn run(
         let leader = command.group.as_ref().map(OwnGroup::id);
         let descendants = Descendants::adopt(token, leader)?;
         let start_before = upkeep.machine.terminate_at();
-        let child = without_signals(|| Child::start(command, signals, inherited, start_before))??;
+        let child = Child::start(command, signals, inherited, start_before)?;
         Ok(Started { child, descendants, late: None, was_terminated: false })
     });
     let mut started = match started {
@@ -126,7 +125,7 @@ impl Processes for Started<'_> {
             }
             // One that was sent before the command existed has not reached it.
             let reached = to_group && (only_leader || !is_early);
-            if signals::ends(signal) && !reached && self.child.has_ended() {
+            if signals::asks_to_end(signal) && !reached && self.child.has_ended() {
                 self.late = Some(signal);
             }
             let event = Event::Signal { signal, reached };

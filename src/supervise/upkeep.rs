@@ -117,8 +117,8 @@ impl Upkeep {
         let now = Instant::now();
         let learned = from_fn(|| self.events.next_at_once());
         let actions = self.machine.on(learned, event, now);
-        // Before they are carried out, because a stop may come in between. What was set last stays
-        // until then: its second signal may have yet to come.
+        // Before they are carried out, because a stop may come in between. Without a new moment, the
+        // old one stays, because its second signal may have yet to come: see `ContinueTimer`.
         if let Some(moment) = self.machine.continue_at() {
             self.continue_timer.set(Some(moment));
         }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::rules::Instant;
-use crate::rules::renewals::LastAttempt;
+use crate::rules::renewals::LastRenewal;
 
 /// What to wait for on a descriptor.
 #[derive(Clone, Copy)]
@@ -25,12 +25,13 @@ pub(crate) enum Want {
 pub struct Interrupt<'a> {
     stops: [Option<BorrowedFd<'a>>; 2],
     pub(crate) at: Option<Instant>,
-    /// The last attempt, which follows. It interrupts nothing, but `Limit` leaves time for it.
-    pub(crate) last_attempt: Option<LastAttempt>,
+    /// The last renewal before the command is asked to end. It interrupts nothing, but `Limit` leaves
+    /// time for it. Only a renewal sets it.
+    pub(crate) last_renewal: Option<LastRenewal>,
 }
 
 /// What cuts nothing short.
-pub const NEVER: Interrupt<'static> = Interrupt { stops: [None; 2], at: None, last_attempt: None };
+pub const NEVER: Interrupt<'static> = Interrupt { stops: [None; 2], at: None, last_renewal: None };
 
 impl<'a> Interrupt<'a> {
     /// The same, or that this descriptor becomes readable. There are two at most: the signals, and the
@@ -54,8 +55,8 @@ impl<'a> Interrupt<'a> {
     }
 
     /// The same, for what must end in time for this attempt, if any.
-    pub(crate) fn leaving_time_for(self, last_attempt: impl Into<Option<LastAttempt>>) -> Self {
-        Self { last_attempt: last_attempt.into(), ..self }
+    pub(crate) fn leaving_time_for(self, last_renewal: impl Into<Option<LastRenewal>>) -> Self {
+        Self { last_renewal: last_renewal.into(), ..self }
     }
 }
 

@@ -44,8 +44,9 @@ pub(crate) struct Arrived {
     pub(crate) is_early: bool,
 }
 
-/// Whether this signal asks a process to end.
-pub(crate) fn ends(signal: Signal) -> bool {
+/// Whether this signal asks a process to end. The others that would end it mean something to a
+/// command, not to rlock.
+pub(crate) fn asks_to_end(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
 }
 

@@ -58,9 +58,9 @@ impl Transaction<'_> {
         Continue(())
     }
 
-    /// The arrival of a request that supersedes, if this is the only server. It grows with the
-    /// clock, and is larger than that of the newest one.
-    pub(super) fn new_arrival(&self) -> u64 {
+    /// A number that is not behind the clock, and larger than the newest arrival: an arrival on the
+    /// only server, and a ticket that one of several proposes, because it may become an arrival.
+    pub(super) fn number_by_clock(&self) -> u64 {
         let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.arrival);
         self.micros().max(newest + 1)
     }
@@ -116,17 +116,17 @@ impl Transaction<'_> {
         request: &Request,
         attempt: u64,
     ) -> ControlFlow<Verdict, (QueueEntry, bool)> {
-        let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
-        let (owner, entered) = match (&request.owner, enclosing) {
+        let (enclosing, entry_mode) = self.enclosing_hold(&request.enclosing);
+        let (owner, entry_mode) = match (&request.owner, enclosing) {
             (Some(owner), _) => (Some(owner), self.owner_mode(owner)),
-            (None, Some(hold)) => (hold.owner.as_ref(), entered),
+            (None, Some(hold)) => (hold.owner.as_ref(), entry_mode),
             (None, None) => (None, None),
         };
-        let entered = entered.filter(|_| request.reentrant);
-        if (entered, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
+        let entry_mode = entry_mode.filter(|_| request.reentrant);
+        if (entry_mode, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
             return Break(Verdict::Answer(Answer::Upgrade));
         }
-        if enclosing.is_some() && entered.is_none() {
+        if enclosing.is_some() && entry_mode.is_none() {
             return Break(Verdict::Answer(Answer::Nested));
         }
         let token = request.token.as_str();
@@ -145,7 +145,7 @@ impl Transaction<'_> {
             next: request.next,
             ..QueueEntry::default()
         };
-        Continue((waiter, entered.is_some()))
+        Continue((waiter, entry_mode.is_some()))
     }
 
     /// Grants the lock to the caller. `fence` and `slot` are as for `grant`.
@@ -188,7 +188,7 @@ impl Transaction<'_> {
         if queued.is_none() || restates {
             let last = self.lock.ticket;
             waiter.ticket = match agreed {
-                Some(0) => self.new_arrival().max(last + 1),
+                Some(0) => self.number_by_clock().max(last + 1),
                 Some(ticket) => ticket,
                 None => last + 1,
             };

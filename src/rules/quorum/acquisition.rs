@@ -237,7 +237,7 @@ impl Acquisition {
     pub fn may_be_known(&self) -> bool {
         self.ticket.is_some()
             || self.members.iter().any(|state| state.ticket.is_some())
-            || self.votes().delivery() != Delivery::NotSent
+            || self.votes().delivery() != Delivery::NotExecuted
     }
 
     /// Handles that the time of the last step has come.

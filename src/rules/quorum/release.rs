@@ -35,7 +35,7 @@ pub(crate) fn decide_release(votes: &Votes<Release>, maybe_released: bool) -> Re
     let answered = votes.count(|_| true);
     if answered < votes.majority() {
         let maybe_released =
-            maybe_released || released > 0 || votes.delivery() != Delivery::NotSent;
+            maybe_released || released > 0 || votes.delivery() != Delivery::NotExecuted;
         return ReleaseDecision::TooFew { answered, maybe_released };
     }
     ReleaseDecision::Decided(if released > 0 { Release::Released } else { Release::Unknown })
@@ -56,7 +56,7 @@ mod tests {
             'r' => Some(Ok(Release::Released)),
             'u' => Some(Ok(Release::Unknown)),
             'n' => Some(Ok(Release::NotHeld(Reason::unknown()))),
-            'f' => Some(Err(Failure::interrupted(Delivery::NotSent))),
+            'f' => Some(Err(Failure::interrupted(Delivery::NotExecuted))),
             _ => None,
         };
         Votes { votes: answers.chars().map(vote).collect(), asked: vec![true; answers.len()] }

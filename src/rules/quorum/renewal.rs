@@ -104,7 +104,7 @@ mod tests {
                 Some(Err(Failure::new(kind, UserMessage::new("0 of 1"))))
             }
             'n' => Some(Ok(Renewal::NotHeld(Reason::unknown()))),
-            'f' => Some(Err(Failure::interrupted(Delivery::NotSent))),
+            'f' => Some(Err(Failure::interrupted(Delivery::NotExecuted))),
             '-' => None,
             digit => {
                 let slot = digit.to_digit(10).and_then(Slot::new);

@@ -59,7 +59,7 @@ impl<T> Votes<T> {
             Some(Ok(_)) => false,
             None => *asked,
         });
-        if maybe { Delivery::Pending } else { Delivery::NotSent }
+        if maybe { Delivery::Pending } else { Delivery::NotExecuted }
     }
 
     /// Why only `useful` votes can be used, fewer than a majority. `names` are the members' in order.

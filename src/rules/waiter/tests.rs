@@ -58,7 +58,7 @@ fn a_queued_waiter_survives_a_server_outage() {
         waiter.on(answered(0, queued(10_000)), None, at(1)).1,
         WaitStep::Sleep { at_most: Duration::from_secs(10), seen: None }
     );
-    let away = unreachable(Delivery::NotSent);
+    let away = unreachable(Delivery::NotExecuted);
     let (notes, step) = waiter.on(WaitEvent::Woken(Err(away.clone())), None, at(5_000));
     assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
     let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
@@ -91,7 +91,7 @@ fn a_grant_counts_only_until_its_lease_expires() {
 fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
     let signal = Some(Stop::Signal(Signal::SIGTERM));
     let stopped = WaitEnd::Stopped(Stop::Signal(Signal::SIGTERM));
-    let unsent = answered(0, Err(Failure::interrupted(Delivery::NotSent)));
+    let unsent = answered(0, Err(Failure::interrupted(Delivery::NotExecuted)));
     assert_eq!(waiter(None).on(unsent, signal, at(1)).1, WaitStep::End(stopped.clone()));
     let sent = answered(0, Err(Failure::interrupted(Delivery::Pending)));
     assert_eq!(waiter(None).on(sent, signal, at(1)).1, WaitStep::Withdraw(stopped.clone()));
@@ -191,7 +191,7 @@ fn on_a_slow_link_a_wait_ends_with_its_last_view_once_replies_are_too_late() {
     // Nor does a waiter that has slept too long know of a fault.
     let mut starved = waiter(Some(2_000));
     starved.on(answered(0, queued(10_000)), None, at(1));
-    let woken = WaitEvent::Woken(Err(Failure::interrupted(Delivery::NotSent)));
+    let woken = WaitEvent::Woken(Err(Failure::interrupted(Delivery::NotExecuted)));
     assert_eq!(starved.on(woken, None, at(2_600)).1, WaitStep::Withdraw(timed_out()));
     // A server that did not end the sleep has stopped answering.
     let mut frozen = waiter(Some(2_000));

@@ -93,7 +93,7 @@ pub(super) fn lock(
         pause(PAUSE, limit.interrupt)?;
     };
     let locked = received(&locking, limit.interrupt, limit.until);
-    locked.map_err(|_| Failure::interrupted(Delivery::NotSent))?.unwrap_or_else(|| Err(busy()))
+    locked.map_err(|_| Failure::interrupted(Delivery::NotExecuted))?.unwrap_or_else(|| Err(busy()))
 }
 
 /// Locks the state on another thread.

@@ -48,7 +48,7 @@ impl Store for Quorum {
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
         let can_restore = self.granted.is_some();
-        let last = interrupt.last_attempt;
+        let last = interrupt.last_renewal;
         // The last attempt follows what they are busy with.
         let is_last = last.is_some_and(|last| last.at <= Instant::now());
         let skipped = if can_restore && !is_last { self.busy() } else { Vec::new() };

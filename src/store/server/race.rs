@@ -38,7 +38,7 @@ pub(super) fn first<T: Send + 'static>(
     }
     while missing > 0 {
         let failure = match received(&answers, limit.interrupt, limit.until) {
-            Err(_) => return Err(vec![Failure::interrupted(Delivery::NotSent)]),
+            Err(_) => return Err(vec![Failure::interrupted(Delivery::NotExecuted)]),
             Ok(Some((index, node, Ok(value)))) => return Ok((index, node, value)),
             Ok(Some((_, _, Err(failure)))) => {
                 missing -= 1;

@@ -179,7 +179,7 @@ impl Connection {
             io::ErrorKind::InvalidData => {
                 let peer = &self.peer;
                 let fault = reason(&error).reworded(|why| format!("TLS with {peer} failed: {why}"));
-                return Err(peer.rejected(fault, Delivery::NotSent));
+                return Err(peer.rejected(fault, Delivery::NotExecuted));
             }
             _ => {
                 let (blame, failure) = denial::blamed(SystemCall::Exchange, &error);

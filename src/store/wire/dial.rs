@@ -132,7 +132,7 @@ fn race(
         // A Unix socket looks ready while the backlog is full.
         let waiting = attempts.iter().filter(|_| !is_unix);
         let wanted = waiting.map(|stream| (stream.as_fd(), stream.waits_for(Want::Read)));
-        Limit { until: again.min(limit.until), ..limit }.ready(wanted, Delivery::NotSent)?;
+        Limit { until: again.min(limit.until), ..limit }.ready(wanted, Delivery::NotExecuted)?;
     }
 }
 

@@ -19,10 +19,10 @@ pub(in crate::store) struct Limit<'a> {
 
 impl<'a> Limit<'a> {
     /// From now on, for all that an attempt needs before its request is sent. Leaves time for the last
-    /// attempt.
+    /// renewal.
     pub(in crate::store) fn of_attempt(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         let now = Instant::now();
-        let last = interrupt.last_attempt;
+        let last = interrupt.last_renewal;
         let until = last.map_or(now + timeout, |last| last.send_until(now + timeout, now));
         Self::ending(now, until, until.since(now), interrupt)
     }
@@ -35,7 +35,7 @@ impl<'a> Limit<'a> {
     ) -> Self {
         let now = Instant::now();
         let until = now + blocked + timeout;
-        let last = interrupt.last_attempt;
+        let last = interrupt.last_renewal;
         let until = last.map_or(until, |last| last.await_until(until));
         Self::ending(now, until, timeout, interrupt)
     }

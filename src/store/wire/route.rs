@@ -67,7 +67,7 @@ impl Route {
         let of = endpoint.clone();
         let resolving = thread::call("resolver", move || look_up(&of));
         let resolving = resolving.map_err(|error| denial::failure(SystemCall::Resource, &error))?;
-        limit.ready([(resolving.as_fd(), Want::Read)], Delivery::NotSent)?;
+        limit.ready([(resolving.as_fd(), Want::Read)], Delivery::NotExecuted)?;
         match resolving.next() {
             Some(Ok(found)) => Ok(self.keep(found)),
             Some(Err(failure)) => Err(failure),

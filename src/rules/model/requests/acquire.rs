@@ -55,7 +55,7 @@ impl Transaction<'_> {
                 return Continue(self.take(request, waiter, None, None));
             }
             // There will be no second call, so it gets its arrival, and cancels older requests, now.
-            self.supersede(request, self.new_arrival())?;
+            self.supersede(request, self.number_by_clock())?;
             let granted = self.take(request, waiter, None, None);
             self.admit(token);
             return Continue(granted);
@@ -72,7 +72,7 @@ impl Transaction<'_> {
         let mode = head.filter(|_| position == 2).map_or(request.mode, |head| head.mode);
         let sleep = self.millis_to_sleep(heartbeat, position, mode);
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
-        let new = || Ticket(self.new_arrival());
+        let new = || Ticket(self.number_by_clock());
         let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(new));
         Continue(Verdict::Answer(Answer::Queued { view, position, sleep, arrival, obstacle: None }))
     }

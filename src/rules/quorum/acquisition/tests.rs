@@ -293,7 +293,7 @@ fn a_request_with_n_joins_only_holders_of_its_mode_that_leave_a_slot() {
 
 #[test]
 fn a_request_may_be_known_once_a_server_may_have_received_it() {
-    let unsent = || MemberAnswer::Failed(Failure::interrupted(Delivery::NotSent));
+    let unsent = || MemberAnswer::Failed(Failure::interrupted(Delivery::NotExecuted));
     let mut play = Play::begin(true, [0; 3]);
     assert!(play.acquisition.may_be_known());
     play.replies([0, 1], unsent);

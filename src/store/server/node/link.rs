@@ -209,7 +209,7 @@ impl Node {
         let at_most = match pipeline.kind {
             PipelineKind::LastUndo if !self.has_sent => {
                 // There is nothing to undo.
-                return Err(Failure::interrupted(Delivery::NotSent).into());
+                return Err(Failure::interrupted(Delivery::NotExecuted).into());
             }
             PipelineKind::LastUndo => TO_CONNECT_AT_THE_END.min(self.io_timeout),
             PipelineKind::Undo => pipeline.timeout,

@@ -167,7 +167,7 @@ impl Server {
     pub(super) fn send(&mut self, client: usize, sent: Sent) {
         let line = &mut self.lines[client];
         match self.state {
-            State::Dead => line.fail(&sent, unreachable(Delivery::NotSent)),
+            State::Dead => line.fail(&sent, unreachable(Delivery::NotExecuted)),
             State::Up | State::Frozen => line.requests.push(sent),
         }
     }
@@ -176,7 +176,7 @@ impl Server {
     pub(super) fn listen(&mut self, client: usize, round: u64, until: Instant) {
         let line = &mut self.lines[client];
         match self.state {
-            State::Dead => line.reply = Some(failed(round, unreachable(Delivery::NotSent))),
+            State::Dead => line.reply = Some(failed(round, unreachable(Delivery::NotExecuted))),
             State::Up | State::Frozen => line.listening = Some((round, until)),
         }
     }
@@ -208,7 +208,7 @@ impl Server {
                 line.fail(&sent, unreachable(Delivery::Pending));
             }
             if let Some((round, _)) = line.listening.take() {
-                line.reply = Some(failed(round, unreachable(Delivery::NotSent)));
+                line.reply = Some(failed(round, unreachable(Delivery::NotExecuted)));
             }
         }
     }

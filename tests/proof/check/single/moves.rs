@@ -125,7 +125,7 @@ impl World {
     fn send(&mut self, index: usize, what: What, sent: Instant) {
         let client = &mut self.clients[index];
         if client.cut {
-            return self.answered(index, now(), Err(unreachable(Delivery::NotSent)));
+            return self.answered(index, now(), Err(unreachable(Delivery::NotExecuted)));
         }
         client.connection.send(what, sent);
     }
