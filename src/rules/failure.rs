@@ -173,6 +173,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_several_failures_the_one_that_tells_most_is_reported() {
+        for (kinds, worst) in [
+            ([Unreachable, Unavailable], Unavailable),
+            ([Unavailable, Unreachable], Unavailable),
+            ([Unavailable, Misconfigured], Misconfigured),
+            ([Unreachable, NotHere], NotHere),
+            ([Unreachable, Unreachable], Unreachable),
+        ] {
+            let failures = kinds.map(|kind| Failure::new(kind, UserMessage::new("refused")));
+            assert_eq!(Failure::worst(failures.into()).kind, worst);
+        }
+    }
+
+    #[test]
     fn a_request_sent_twice_may_have_taken_effect_whatever_the_second_error() {
         for kind in [Unreachable, Unavailable, NotHere, Misconfigured, Interrupted] {
             let failure = Failure::new(kind, UserMessage::new("refused"));
