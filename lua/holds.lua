@@ -14,7 +14,7 @@ local function unexpired_hold(token)
 end
 
 -- The deadline of the calling token's hold if it holds the lock: unexpired and neither revoked nor
--- cooling.
+-- cooling. While another tool holds the lock, there is none, because reconcile() revokes all holds.
 local function valid_hold()
   return hold_state(own) == 'held' and unexpired_hold(TOKEN) or nil
 end

@@ -123,9 +123,8 @@ pub(crate) fn acquire(
         let (notes, next) = waiter.on(event, stop, now);
         for mut note in notes {
             if let Note::Queued { view, position, .. } = &mut note {
-                // The server counts all waiters, including this one and those behind it.
                 ahead = position.saturating_sub(1);
-                view.unlisted_waiters = view.unlisted_waiters.min(ahead);
+                count_only(ahead, view);
             }
             messages.print(note, now);
         }
@@ -134,6 +133,12 @@ pub(crate) fn acquire(
             messages.remind(now);
         }
     }
+}
+
+/// Leaves only the waiters ahead of this one in the view. The server counts all of them.
+fn count_only(ahead: u64, view: &mut View) {
+    view.unlisted_waiters = view.waiter_count().min(ahead);
+    view.waiters.clear();
 }
 
 fn ended(
@@ -156,9 +161,9 @@ fn ended(
             return Ok(Acquired { lease, connected_in, fence, slot });
         }
         WaitEnd::Busy(view) => busy(view, None),
-        WaitEnd::TimedOut(view) => {
-            let unlisted_waiters = view.unlisted_waiters.min(ahead);
-            busy(View { unlisted_waiters, ..view }, Some(waited))
+        WaitEnd::TimedOut(mut view) => {
+            count_only(ahead, &mut view);
+            busy(view, Some(waited))
         }
         WaitEnd::Nested if request.reentrant || request.mode.slots().is_some() => {
             let enclosed = UserMessage::new(

@@ -24,6 +24,11 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     // A reader that waits does not count itself.
     let busy = server.run("exec -w 300ms -s L true").exits(75).err();
     assert_eq!(busy.matches("; 3 already waiting").count(), 2, "{busy}");
+    // Nor does it count one behind it.
+    let impatient = server.starts("exec -w 1s -s L", "true").tells("position 4");
+    let fifth = waiter(&server, &["-s"], "L", "fifth");
+    impatient.end().exits(75).says("; 3 already waiting");
+    fifth.ends_by("TERM");
     let holders = || server.inspect("L")["holders"].as_array().unwrap().len();
     until("the dead one is gone", || holders() == 2);
     let lock = server.inspect("L");

@@ -29,7 +29,8 @@
 local GENERATION, IDS = ARGV[LAST + 1], ARGV[LAST + 4]
 local FENCE, LEFT = tonumber(ARGV[LAST + 2]), tonumber(ARGV[LAST + 3])
 
--- The fast path: no client holds or awaits the lock, and the request is new, so the rest of this script
+-- The fast path: no client holds or awaits the lock, and the request is new (a hold would have left
+-- lock.written, a waiter lock.ticket, and a request that is over a tombstone). So the rest of this script
 -- would only grant it with take().
 if not (guard or lock.written or lock.ticket or SUPERSEDES) and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then

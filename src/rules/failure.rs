@@ -42,7 +42,8 @@ pub enum Delivery {
     NotExecuted,
     /// The connection broke after it was sent, so it may have taken effect or not.
     Lost,
-    /// The server has not answered, so it may have taken effect or still may.
+    /// The server has not answered, so it may have taken effect or still may. Or it has answered, but
+    /// the request is not over: an earlier copy or the script may have been executed.
     Pending,
 }
 
@@ -117,7 +118,8 @@ impl Failure {
         self.kind == Unreachable
     }
 
-    /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
+    /// Whether the server was waited for in vain, so that it is not worth waiting for once more. That
+    /// includes one that answered only with an error after all attempts.
     pub(crate) fn was_awaited_in_vain(&self) -> bool {
         self.is_pending() || self.is_unreachable() && self.delivery == Delivery::NotExecuted
     }

@@ -242,7 +242,9 @@ impl WaitMachine {
         }
         match answer {
             Ok(Answer::Granted { fence, slot }) => self.granted(sent, fence, slot, now),
+            // Only a request that does not wait is busy, and it is in no queue.
             Ok(Answer::Busy(view)) => WaitStep::End(WaitEnd::Busy(view)),
+            // An earlier copy, or other servers of a quorum, may have queued these.
             Ok(Answer::Nested) => self.withdraw(WaitEnd::Nested),
             Ok(Answer::Upgrade) => self.withdraw(WaitEnd::Upgrade),
             Ok(Answer::Ended(why)) => WaitStep::End(WaitEnd::Ended(why)),

@@ -22,7 +22,9 @@ impl Location {
     pub fn open(&self, io_timeout: Duration, min_replicas: u32) -> Result<Box<dyn Store>, Failure> {
         Ok(match self {
             Self::Server(server) => {
-                let node = Node::new(server.clone(), io_timeout, None);
+                // A replica refuses what the scripts write, so its role need not be asked.
+                let probe = None;
+                let node = Node::new(server.clone(), io_timeout, probe);
                 Box::new(RedisStore::new(node, server.database, min_replicas))
             }
             Self::Sentinels(Sentinels { sentinels, service, master }) => {

@@ -116,13 +116,13 @@ fn add_masters_behind(server: &mut Server, peer: &Peer, timeout: Duration) {
         let mut node = Node::new(named.only_at(one), timeout, None);
         let mut behind = Server::new(shown, Role::Server);
         facts::of_server(&mut node, &mut behind);
-        (behind, node.has_sent)
+        (behind, node.has_connected)
     });
     let mut runs = BTreeMap::new();
-    for (behind, has_sent) in asked.unwrap_or_default() {
+    for (behind, has_connected) in asked.unwrap_or_default() {
         match (behind.facts.text("run_id"), behind.facts.text("role")) {
             (Some(run), Some("master")) => drop(runs.insert(run.to_owned(), behind.name)),
-            (None, _) if has_sent && server.failure.is_none() => {
+            (None, _) if has_connected && server.failure.is_none() => {
                 let whys = behind.failure.into_iter().chain(behind.unanswered);
                 let named = |why: UserMessage| {
                     why.reworded(|why| format!("address {} was not checked: {why}", behind.name))

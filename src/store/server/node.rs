@@ -37,8 +37,9 @@ pub struct Node {
     pub(in crate::store) run: Option<Run>,
     /// Whether it was promoted, as it told with its last vote.
     promoted: Option<Promoted>,
-    /// Whether any request may have reached the server.
-    pub(in crate::store) has_sent: bool,
+    /// Whether it ever did connect. Each new connection is sent to at once, so from then on the server
+    /// may have a request.
+    pub(in crate::store) has_connected: bool,
     /// Interrupts every request.
     pub(in crate::store) default_interrupt: Option<Wakeup>,
     /// What the server has reported about itself.
@@ -85,7 +86,7 @@ impl Node {
             unanswered_elsewhere: Vec::new(),
             run: None,
             promoted: None,
-            has_sent: false,
+            has_connected: false,
             default_interrupt: None,
             diagnostics: Vec::new(),
             needs_source: false,
@@ -194,11 +195,11 @@ impl Node {
         };
         // An undo also goes to connections on which a reply is missing, and nobody reads those
         // replies. If no reply is read, or only a late one, nobody learns that the hash is unknown.
-        let is_blind = call.is_undo()
+        let may_miss_noscript = call.is_undo()
             && (call.expects_no_reply
                 || interrupt.at.is_some()
                 || !self.unanswered_elsewhere.is_empty());
-        let (mut repeated, mut as_source) = (false, self.needs_source || is_blind);
+        let (mut repeated, mut as_source) = (false, self.needs_source || may_miss_noscript);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
             let script =

@@ -271,7 +271,7 @@ impl<T: Topology> Store for RedisStore<T> {
         self.run(&call, reply::left, interrupt).map(|_| ())
     }
 
-    /// As `post_release` does.
+    /// Behind an unanswered request, if there is one. What cannot be sent lapses.
     fn withdraw_blind(&mut self, request: &Request) {
         let _ = self.topology.run(&self.leave_call(request).no_reply(), NEVER);
     }

@@ -7,7 +7,8 @@ use crate::rules::FailureKind::{Misconfigured, NotHere, Unavailable};
 use crate::rules::{Failure, Instant, Token, UserMessage, show};
 use crate::store::wire::{Endpoint, Peer, ServerError};
 
-/// Why a server does not serve a request.
+/// Why a server does not serve a request, with or without a reply, and what only the place that chose
+/// the server needs to know.
 pub struct Refusal {
     /// What it means unless the redirection is followed.
     pub(super) failure: Failure,

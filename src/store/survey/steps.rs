@@ -50,7 +50,7 @@ pub(super) fn send(server: &mut Server, name: &'static str, node: &mut Node, com
 
 /// Without a connection, every other step would fail as the first one has.
 pub(super) fn unless_asked(server: &mut Server, node: &Node) {
-    if !node.has_sent && server.failure.is_none() {
+    if !node.has_connected && server.failure.is_none() {
         let steps = std::mem::take(&mut server.steps);
         server.failure = steps.into_iter().find_map(|(_, step)| step.err());
     }

@@ -179,6 +179,7 @@ impl Connection {
             io::ErrorKind::InvalidData => {
                 let peer = &self.peer;
                 let fault = reason(&error).reworded(|why| format!("TLS with {peer} failed: {why}"));
+                // A server that does not accept the client has read no command of it.
                 return Err(peer.rejected(fault, Delivery::NotExecuted));
             }
             _ => {

@@ -1,4 +1,4 @@
-//! The address of a server, and the credentials for it.
+//! A server, and the credentials for it.
 
 pub(in crate::store) mod mistakes;
 
@@ -30,7 +30,7 @@ pub struct Peer {
     pub(in crate::store) unread: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
-    /// Whether a server of this location has served this run; shared by all addresses that are made
+    /// Whether a server of this location has served this run; shared by all peers that are made
     /// from this one. What the user set up was right then, so a refusal is probably a change that is
     /// under way.
     served: Arc<AtomicBool>,
@@ -169,6 +169,7 @@ impl Peer {
     /// before: then certificates, for example, are probably changing.
     pub(super) fn rejected(&self, fault: UserMessage, delivery: Delivery) -> Failure {
         if self.has_served() {
+            // Lost, so that the request is repeated on a new connection.
             return Failure { kind: FailureKind::Unavailable, fault, delivery: Delivery::Lost };
         }
         Failure { kind: FailureKind::Misconfigured, fault, delivery }

@@ -136,8 +136,9 @@ impl Node {
             // could mean that it was executed, or that the server lost the lock in a restart.
             is_meant && !is_stuck && !connection.is_closed() && !connection.is_left()
         };
+        // One that is not usable stays until `open` replaces it.
         let mut usable = self.connection.take_if(is_usable);
-        let is_first = !self.has_sent;
+        let is_first = !self.has_connected;
         let (mut tries, mut is_repeated) = (0, false);
         loop {
             let is_new = usable.is_none();
@@ -205,9 +206,11 @@ impl Node {
         self.connection = Some((connection, usable_for));
     }
 
+    /// Connects anew. Keeps an earlier connection only if a reply is missing on it and it leads to
+    /// another address: an undo must follow the request there.
     fn open(&mut self, pipeline: &Pipeline<'_>) -> Result<(Connection, ConnectionUse), Refusal> {
         let at_most = match pipeline.kind {
-            PipelineKind::LastUndo if !self.has_sent => {
+            PipelineKind::LastUndo if !self.has_connected => {
                 // There is nothing to undo.
                 return Err(Failure::interrupted(Delivery::NotExecuted).into());
             }
@@ -220,7 +223,7 @@ impl Node {
         let limit = Limit::of_attempt(at_most, pipeline.interrupt);
         let connection = Connection::open(&self.peer, limit)?;
         self.unanswered_elsewhere.retain(|earlier| earlier.address() != connection.address());
-        self.has_sent = true;
+        self.has_connected = true;
         Ok((connection, ConnectionUse::Any))
     }
 
