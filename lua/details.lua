@@ -16,7 +16,7 @@
 --   since       when its client first asked for it; '' for that of a closed lock
 --   alive       when a waiter stops being presumed alive
 --   keep_until  until when a hold is kept even if it is released sooner
---   status      see revocation.lua
+--   status      ''; 'cooling' if it was released before `keep_until`; else see revocation.lua
 --   reentrant   '1' if a waiter may enter a lock that its owner holds
 --   origin      'agreed' or 'proposed': the ticket of a waiter on one of several servers
 --   slot        the number of a hold; see slots.lua

@@ -25,7 +25,7 @@ local function is_unclaimed(details) return details.renewed == '' end
 -- Makes the guard show that a hold with the latest deadline is live, and gives every key an expiry.
 -- `...` are more fields of the state to write. Only for a guard that is rlock's or absent.
 local function set_guard(token, deadline, ...)
-  write_guard(token, int(deadline))
+  redis.call('SET', GUARD, token, 'PXAT', int(deadline))
   redis.call('HSET', STATE, 'guard', token, ...)
   local expiry = int(math.max(deadline, now) + DAY)
   redis.call('PEXPIREAT', HOLDS, expiry)

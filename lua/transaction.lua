@@ -18,21 +18,18 @@
 --                             be decided
 --   own          the details of the calling token; see details.lua
 
--- Everything that depends on the server's clock. The tests replace it with their own clock.
+-- A function, because its `seconds` is no variable of the script.
 local function clock()
   local seconds, micros = unpack(redis.call('TIME'))
   micros = seconds * 1000000 + micros
   return math.floor(micros / 1000), micros
 end
--- pcall keeps the WRONGTYPE code for a key of another type. Redis 6.2 hides the code of an error
--- that a script raises.
-local function read_guard() return redis.pcall('GET', GUARD) end
-local function write_guard(token, deadline) redis.call('SET', GUARD, token, 'PXAT', deadline) end
 local function guard_left() return redis.call('PTTL', GUARD) end
--- The test clock ends here.
 
 local now, micros = clock()
-local guard = read_guard()
+-- pcall keeps the WRONGTYPE code for a key of another type. Redis 6.2 hides the code of an error
+-- that a script raises.
+local guard = redis.pcall('GET', GUARD)
 if type(guard) == 'table' then return guard end
 
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation', 'ticket', 'head',

@@ -76,7 +76,7 @@ pub struct WaitMachine {
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     pub last_view: Option<(Instant, View)>,
-    /// How late rlock runs in the present step.
+    /// Set when a step begins, to tell at its end whether rlock itself was late.
     pub lateness: Option<Lateness>,
     /// How late it ran in the last step, until a failure or a note says so.
     not_running: Option<NotRunning>,
@@ -120,7 +120,8 @@ impl WaitMachine {
         (waiter, step)
     }
 
-    /// How late rlock is if this step takes longer than it can otherwise.
+    /// Begins to watch whether rlock itself is late: whether this step takes longer than it can
+    /// otherwise.
     fn lateness_of(&self, step: &WaitStep, now: Instant) -> Option<Lateness> {
         let ttl = self.ttl.get();
         let due = match step {
@@ -135,7 +136,8 @@ impl WaitMachine {
         Some(Lateness::since(now).asleep_until(due.max(now) + ttl / 4))
     }
 
-    /// Until when the waiter asks again.
+    /// Until when the waiter asks again. `None` after the first answer: there is no limit; before it:
+    /// the first failure is final.
     fn limit(&self) -> Option<Instant> {
         if self.has_answered { self.wait_until } else { self.start_until }
     }

@@ -176,8 +176,9 @@ impl Node {
         Ok(Reply { value, repeated, unconfirmed })
     }
 
-    /// Sends a script as its hash first, unless there may be no second attempt. `commands` adds
-    /// others to it. Returns the replies from that to the script on, which comes at `reply_at`.
+    /// Sends a script as its hash first, unless there may be no second attempt. `commands`, which is
+    /// told whether the script only reads, puts others around it, and so its reply at `reply_at`.
+    /// Returns the replies from that one on, and whether an earlier copy may have been executed.
     fn run_by_hash_or_source(
         &mut self,
         call: &Call,

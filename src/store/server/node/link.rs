@@ -111,7 +111,7 @@ impl Node {
     /// earlier copy may have been executed too.
     ///
     /// After an address that does not answer, the next call tries the others first. The first call
-    /// does so itself, because nobody may repeat it.
+    /// does so itself, because after a first failure there may be no next call.
     pub(super) fn exchange(
         &mut self,
         pipeline: &Pipeline<'_>,
