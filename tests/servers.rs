@@ -57,6 +57,10 @@ fn a_server_that_is_set_up_as_the_pages_want_has_no_finding_and_keeps_no_key() {
     let table = server.run("inspect --servers").exits(0).out();
     assert!(table.starts_with("SERVER") && table.contains("master"), "{table}");
     assert!(table.contains("Redis ") || table.contains("Valkey "), "{table}");
+    let uptime = || {
+        client(&server).run("inspect --servers --json").json()["servers"][0]["uptime_s"].as_u64()
+    };
+    until("it is up for a second", || uptime() >= Some(1));
     assert_eq!(server.run("inspect --servers -q").exits(0).out(), "");
     assert_eq!(server.cli(&["KEYS", "*"]), "");
     // Its clients exist no more, and none of them has been counted as turned away.

@@ -375,6 +375,7 @@ mod tests {
             assert_eq!(nearest(slip), Some("deploy:prod"));
         }
         assert_eq!((nearest("M"), nearest("backup"), nearest("deploy")), (None, None, None));
+        assert_eq!(nearest("deploy:abce"), None);
     }
 
     #[test]

@@ -202,3 +202,19 @@ impl Server {
         self.failure.is_some() && !self.answers()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_even_quorum_survives_no_more_failures_than_the_odd_one_below_it() {
+        for (number, is_quorum, is_told) in
+            [(2, true, false), (3, true, false), (4, true, true), (4, false, false)]
+        {
+            let servers = (0..number).map(|it| Server::new(it, Role::Server)).collect();
+            let survey = Survey { servers, is_quorum, ttl: Ttl::DEFAULT, min_replicas: 0 };
+            assert_eq!(survey.note().is_some(), is_told, "{number} {is_quorum}");
+        }
+    }
+}
