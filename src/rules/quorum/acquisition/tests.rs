@@ -127,6 +127,21 @@ fn a_waiter_restates_the_largest_ticket_of_a_majority() {
 }
 
 #[test]
+fn a_waiter_is_told_the_best_position_that_a_majority_confirms() {
+    let mut play = Play::begin(true, [0; 3]);
+    let at = |position| MemberAnswer::Proposed(Proposal { position, ..place(12, held_by("a")) });
+    for (member, position) in [(0, 3), (1, 1), (2, 2), (0, 3), (1, 1), (2, 2)] {
+        if play.waits() {
+            play.reply(member, at(position));
+        }
+    }
+    let AttemptStep::End(AttemptEnd::Queued { position, .. }) = play.step else {
+        panic!("{:?}", play.step)
+    };
+    assert_eq!(position, 2);
+}
+
+#[test]
 fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
     let mut play = Play::begin(true, [0; 3]);
     play.replies([0, 1, 0, 1], || proposal(12, None, held_by("a")));
