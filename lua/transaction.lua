@@ -18,7 +18,7 @@
 --                             be decided
 --   own          the details of the calling token; see details.lua
 
--- A function, because its `seconds` is no variable of the script.
+-- A function keeps `seconds` out of the variables of the script.
 local function clock()
   local seconds, micros = unpack(redis.call('TIME'))
   micros = seconds * 1000000 + micros
