@@ -3,8 +3,8 @@
 -- Reads:   holds, state; lock.live
 -- Changes: nothing
 
--- The mode in which a request may enter the lock through a hold with these details, or else `entry_mode`:
--- 'exclusive', 'shared', or nil. A slot cannot be entered again.
+-- The mode in which a request may enter the lock through a hold with these details, or else
+-- `entry_mode`: 'exclusive', 'shared', or nil. A slot cannot be entered again.
 local function better_mode(details, entry_mode)
   local mode = hold_state(details) == 'held' and details.mode
   return mode == 'exclusive' and mode or entry_mode or mode == 'shared' and mode or nil

@@ -63,5 +63,6 @@ end
 --   * A replica refuses it, so a reply after it is a master's. A replica may lag, so its word must not
 --     end a hold, a wait or a request.
 --   * A server that is out of memory stops a script only at its first write, and only if that write
---     needs memory. This one needs none, so what follows succeeds too: an end, which frees memory, never a grant.
+--     needs memory. This one needs none, so what follows succeeds too: an end,
+--     which frees memory, never a grant.
 local function write_nothing() redis.call('HDEL', STATE, '') end
