@@ -36,6 +36,8 @@ macro_rules! after_options {
     };
 }
 
+use after_options;
+
 /// Why a command line names nothing to run.
 pub enum Unparsed {
     /// It asks for help or the version, which is this text.
@@ -56,7 +58,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, Unparsed> {
     }
     // Freeing it takes a tenth of the parsing time.
     let mut program = ManuallyDrop::new(Cli::command());
-    let parsed = program.try_get_matches_from_mut(&words);
+    let parsed = program.try_get_matches_from_mut(words.get(1..).unwrap_or_default());
     let parsed = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     parsed.map_err(|error| match advice::fault(&error, arguments) {
         Some(fault) => Unparsed::Misuse(fault),
@@ -104,6 +106,8 @@ fn complete_watch(words: &mut [OsString]) {
 #[derive(Parser)]
 #[command(
     name = "rlock",
+    bin_name = "rlock",
+    no_binary_name = true,
     version,
     after_help = "Set the server with --url or RLOCK_URL:\n  \
                   RLOCK_URL=redis://127.0.0.1/ rlock exec backup -- ./backup.sh\n\
@@ -127,8 +131,8 @@ pub struct Cli {
     pub subcommand: Subcommand,
 }
 
-// Only the subcommand that is used is built, which is most of the parsing time. Without groups of
-// clap, which every struct of arguments would get, that is faster too.
+// Only the subcommand that is used is built, which is most of the parsing time. So what only its help
+// shows is on its struct. Without groups of clap, which every struct would get, that is faster too.
 #[derive(clap::Subcommand)]
 #[command(defer = true)]
 pub enum Subcommand {
@@ -151,77 +155,23 @@ pub enum Subcommand {
     /// minutes.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
-    #[command(
-        override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",
-        after_help = AFTER_EXEC,
-        after_long_help = after_options!("\
-Examples:
-  # Run a cron job on only one of several hosts
-  rlock exec -q -n --at-least 1m nightly -- job.sh
-
-  # Wait up to 30 minutes, and show the URL of the CI job to others
-  rlock exec -w 30m --label \"$JOB_URL\" deploy:prod -- make deploy
-
-  # Share the lock with other readers, but not with a writer
-  rlock exec --shared dataset -- report.sh
-
-  # Run at most three commands at once
-  rlock exec --slots 3 render -- render.sh")
-    )]
     Exec(ExecArgs),
     /// Acquire a lock and print the token to renew or release it
     ///
     /// Acquires a lock for a script that rlock exec cannot wrap. With --while-pid, a keeper process
     /// holds the lock while the script runs. Without --while-pid, nothing renews the lease: the
     /// script must renew or release the lock before the lease expires.
-    #[command(
-        after_help = DURATION,
-        after_long_help = after_options!("\
-Examples:
-  # In a script, hold a lock until the script ends, even if it is killed
-  t=$(rlock acquire --while-pid $$ import) || exit
-
-  # Set the variables that renew and release need
-  lock=$(rlock acquire --shell --ttl 10m import) || exit
-  eval \"$lock\"")
-    )]
     Acquire(AcquireArgs),
     /// Renew the lease of a held lock
     ///
     /// Renews the lease of a hold from rlock acquire. rlock exec and --while-pid renew their leases
     /// themselves; rlock renew never shortens such a lease.
-    #[command(
-        after_help = DURATION,
-        after_long_help = after_options!("\
-Examples:
-  # Hold the lock for ten more minutes
-  RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit
-
-  # Do the next step only if the lock is still held
-  RLOCK_TOKEN=$t rlock renew import && next-step")
-    )]
     Renew(RenewArgs),
     /// Release a held lock
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
     /// revoked holders, and waits until the holds have ended. For each, it tells whether the holder
     /// released the lock or its lease expired. --id limits this to one hold or waiter.
-    #[command(
-        after_help = DURATION,
-        after_long_help = after_options!("\
-Examples:
-  # Release a lock that acquire granted
-  RLOCK_TOKEN=$t rlock release import
-
-  # Revoke a lock and wait until its holder has released it
-  rlock release --force deploy:prod
-
-  # Free the hold of a dead holder immediately, with the ID that inspect shows
-  rlock release --force --now --id 5f0c21aa deploy:prod
-
-  # Revoke one of several holds, and say why
-  rlock release --force --id 5f0c21aa --reason 'wrong input' render")
-    )]
     Release(ReleaseArgs),
     /// Show the holders and waiters of locks, or check the servers
     ///
@@ -236,28 +186,6 @@ Examples:
     /// it, which may have ended.
     ///
     /// To list locks, inspect looks at every key of the server; for one lock, only at its own keys.
-    #[command(
-        after_help = DURATION,
-        after_long_help = after_options!("\
-Examples:
-  # Show the holder, the queue and the history of a lock
-  rlock inspect deploy:prod
-
-  # List all locks that match, and refresh the list every second
-  rlock inspect -W 'deploy:*'
-
-  # Print the names of all locks with waiters
-  rlock inspect --json | jq -r '.locks[] | select(.waiters != []) | .name'
-
-  # List locks that have been held for more than an hour, the oldest first
-  rlock inspect --older-than 1h --sort age
-
-  # Exit with status 1 if a lock needs attention, for a monitoring check
-  rlock inspect --attention
-
-  # Check the servers themselves
-  rlock inspect --servers")
-    )]
     Inspect(InspectArgs),
 }
 
@@ -269,6 +197,23 @@ Example: rlock exec -n backup -- backup.sh";
 
 #[derive(Args)]
 #[group(skip)]
+#[command(
+    override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",
+    after_help = AFTER_EXEC,
+    after_long_help = after_options!("\
+Examples:
+  # Run a cron job on only one of several hosts
+  rlock exec -q -n --at-least 1m nightly -- job.sh
+
+  # Wait up to 30 minutes, and show the URL of the CI job to others
+  rlock exec -w 30m --label \"$JOB_URL\" deploy:prod -- make deploy
+
+  # Share the lock with other readers, but not with a writer
+  rlock exec --shared dataset -- report.sh
+
+  # Run at most three commands at once
+  rlock exec --slots 3 render -- render.sh")
+)]
 pub struct ExecArgs {
     #[command(flatten)]
     pub common: CommonArgs,
@@ -305,6 +250,17 @@ pub struct ExecArgs {
 
 #[derive(Args)]
 #[group(skip)]
+#[command(
+    after_help = DURATION,
+    after_long_help = after_options!("\
+Examples:
+  # In a script, hold a lock until the script ends, even if it is killed
+  t=$(rlock acquire --while-pid $$ import) || exit
+
+  # Set the variables that renew and release need
+  lock=$(rlock acquire --shell --ttl 10m import) || exit
+  eval \"$lock\"")
+)]
 pub struct AcquireArgs {
     #[command(flatten)]
     pub common: CommonArgs,
@@ -331,6 +287,16 @@ pub struct AcquireArgs {
 
 #[derive(Args)]
 #[group(skip)]
+#[command(
+    after_help = DURATION,
+    after_long_help = after_options!("\
+Examples:
+  # Hold the lock for ten more minutes
+  RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit
+
+  # Do the next step only if the lock is still held
+  RLOCK_TOKEN=$t rlock renew import && next-step")
+)]
 pub struct RenewArgs {
     #[command(flatten)]
     pub common: CommonArgs,
@@ -351,6 +317,22 @@ pub struct RenewArgs {
 
 #[derive(Args)]
 #[group(skip)]
+#[command(
+    after_help = DURATION,
+    after_long_help = after_options!("\
+Examples:
+  # Release a lock that acquire granted
+  RLOCK_TOKEN=$t rlock release import
+
+  # Revoke a lock and wait until its holder has released it
+  rlock release --force deploy:prod
+
+  # Free the hold of a dead holder immediately, with the ID that inspect shows
+  rlock release --force --now --id 5f0c21aa deploy:prod
+
+  # Revoke one of several holds, and say why
+  rlock release --force --id 5f0c21aa --reason 'wrong input' render")
+)]
 pub struct ReleaseArgs {
     #[command(flatten)]
     pub common: CommonArgs,

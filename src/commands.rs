@@ -48,8 +48,10 @@ pub(crate) fn run(subcommand: Subcommand, arguments: &[OsString], inherited: Inh
 }
 
 pub(crate) fn help(text: &str) -> Exit {
-    let printed = output::text(text).map(|()| Exit::Status(exit::OK));
-    Invocation::unknown(Output::Human).finish(printed)
+    match output::text(text) {
+        Ok(()) => Exit::Status(exit::OK),
+        Err(error) => Invocation::unknown(Output::Human).finish(Err(error)),
+    }
 }
 
 /// Reports a command line that names nothing to run, in the form that its words ask for.

@@ -2,12 +2,34 @@
 
 use clap::Args;
 
-use super::CommonArgs;
 use super::options::{order, replicas};
+use super::{CommonArgs, DURATION, after_options};
 use crate::rules::{BoundedDuration, SortOrder, Subject, Timeout, Ttl};
 
 #[derive(Args)]
 #[group(skip)]
+#[command(
+    after_help = DURATION,
+    after_long_help = after_options!("\
+Examples:
+  # Show the holder, the queue and the history of a lock
+  rlock inspect deploy:prod
+
+  # List all locks that match, and refresh the list every second
+  rlock inspect -W 'deploy:*'
+
+  # Print the names of all locks with waiters
+  rlock inspect --json | jq -r '.locks[] | select(.waiters != []) | .name'
+
+  # List locks that have been held for more than an hour, the oldest first
+  rlock inspect --older-than 1h --sort age
+
+  # Exit with status 1 if a lock needs attention, for a monitoring check
+  rlock inspect --attention
+
+  # Check the servers themselves
+  rlock inspect --servers")
+)]
 pub struct InspectArgs {
     #[command(flatten)]
     pub common: CommonArgs,
