@@ -42,7 +42,7 @@ pub(crate) struct Bounds<'a> {
 /// failure it withdraws the request, if it can still reach the server.
 pub(crate) fn acquire(
     store: &mut dyn Store,
-    request: &Request,
+    request: &mut Request,
     bounds: Bounds<'_>,
     signals: &mut Signals,
     report: &Report,
@@ -55,7 +55,6 @@ pub(crate) fn acquire(
     let (mut gave_up, mut connected_in) = (None, None);
     // How many waiters were ahead of this one at last; `MAX`: unknown.
     let mut ahead = u64::MAX;
-    let mut request = request.clone();
     let (mut waiter, mut step) = WaitMachine::new(request.ttl, wait_until, start_until, started);
     loop {
         let deadline = waiter.deadline();
@@ -64,7 +63,7 @@ pub(crate) fn acquire(
             WaitStep::Ask { seen, arrival } => {
                 (request.arrival, request.seen) = (arrival, seen);
                 let sent = Instant::now();
-                let answer = store.acquire(&request, stops);
+                let answer = store.acquire(request, stops);
                 if answer.is_ok() {
                     connected_in.get_or_insert(Instant::now().since(sent));
                 }
@@ -73,7 +72,7 @@ pub(crate) fn acquire(
             WaitStep::Sleep { at_most, seen } => {
                 request.seen = seen;
                 let begun = Instant::now();
-                let slept = store.sleep(&request, at_most, stops);
+                let slept = store.sleep(request, at_most, stops);
                 WaitEvent::slept(begun, slept, Instant::now())
             }
             WaitStep::Rest { at } => {
@@ -84,13 +83,13 @@ pub(crate) fn acquire(
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
                 if end.is_unanswered() {
-                    store.withdraw_blind(&request);
+                    store.withdraw_blind(request);
                     WaitEvent::Withdrawn(end, Ok(()))
                 } else {
                     request.is_skipped = matches!(end, WaitEnd::TimedOut(_));
                     let begun = Instant::now();
                     // A signal has ended the wait before, and does not end the withdrawal.
-                    let withdrawn = store.withdraw(&request, NEVER.or_at(deadline));
+                    let withdrawn = store.withdraw(request, NEVER.or_at(deadline));
                     let now = Instant::now();
                     // Whether an inspection that takes as long as the withdrawal ends in time.
                     let may_inspect = deadline.is_none_or(|at| now + now.since(begun) < at);
@@ -112,7 +111,7 @@ pub(crate) fn acquire(
                     report.note(format_args!("acquired after {}", show(waited)));
                 }
                 let connected_in = connected_in.unwrap_or_default();
-                return ended(end, &request, connected_in, waited, ahead, report);
+                return ended(end, request, connected_in, waited, ahead, report);
             }
         };
         report.diagnostics(store.diagnostics());

@@ -48,7 +48,7 @@ impl Grant {
         let key = terms.server.key(&lock.name);
         let waits = terms.wait_limit != Some(Duration::ZERO);
         let fresh_owner = Owner::new(random::bytes());
-        let request = Request {
+        let mut request = Request {
             mode: lock.mode(),
             at_least: lock.at_least.map_or(Duration::ZERO, BoundedDuration::get),
             owner: lock.owner.clone(),
@@ -63,7 +63,7 @@ impl Grant {
         let mut store = open(&terms.server, report)?;
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let bounds = Bounds { wait: terms.wait_limit, start: terms.start_limit, needed_by };
-        let acquired = wait::acquire(&mut *store, &request, bounds, &mut signals, report)?;
+        let acquired = wait::acquire(&mut *store, &mut request, bounds, &mut signals, report)?;
         Ok(Self { store, request, acquired, signals })
     }
 

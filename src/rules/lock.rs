@@ -188,7 +188,7 @@ impl Key {
     /// A key beside the guard. It begins with the number of the format, so a version of rlock with
     /// another format takes this lock for that of another tool.
     pub fn side(&self, what: &str) -> String {
-        self.beside(&format!("{FORMAT}{what}"))
+        self.beside([FORMAT, what])
     }
 
     /// The key of another lock, all of whose keys are beside this one's guard.
@@ -198,21 +198,21 @@ impl Key {
 
     /// The pattern of all keys beside the guard, whatever their format.
     pub(crate) fn sides(&self) -> String {
-        self.beside("*")
+        self.beside(["*", ""])
     }
 
     /// In the slot of the guard. It cannot collide with a key of another lock, because names and
     /// prefixes cannot contain a question mark.
-    fn beside(&self, what: &str) -> String {
+    fn beside(&self, [format, what]: [&str; 2]) -> String {
         match tag(&self.text) {
-            Some(_) => [self.as_str(), "?", what].concat(),
-            None => ["{", self.as_str(), "}?", what].concat(),
+            Some(_) => [self.as_str(), "?", format, what].concat(),
+            None => ["{", self.as_str(), "}?", format, what].concat(),
         }
     }
 }
 
 /// The number of the format in which servers and files keep the record of a lock.
-pub(crate) const FORMAT: u8 = 1;
+pub(crate) const FORMAT: &str = "1";
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.

@@ -19,7 +19,7 @@ use crate::rules::FORMAT;
 
 /// How each copy begins.
 const MARK: &[u8] = b"rlock lock 1 ";
-const _: () = assert!(MARK[MARK.len() - 2] == b'0' + FORMAT);
+const _: () = assert!(MARK[MARK.len() - 2] == FORMAT.as_bytes()[0]);
 
 /// The length of a header: the mark, and then the sequence number, the length of the content and
 /// the checksum in hexadecimal, separated by spaces and ended by a line break.
