@@ -66,7 +66,7 @@ pub(super) struct Quorum {
     has_reported_duplicate: bool,
     /// Whether any request could change a lock, so that slow members must still receive it.
     has_written: bool,
-    /// Becomes readable when a member becomes idle.
+    /// Becomes readable when a member has finished a request whose result nobody awaits.
     idle: Wakeup,
 }
 

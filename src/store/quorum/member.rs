@@ -36,9 +36,9 @@ pub(super) struct Member {
     /// How many of them are not finished.
     unfinished: Arc<AtomicUsize>,
     run: Arc<Mutex<Option<Run>>>,
-    /// What makes the thread stop working on each of them.
-    interrupts: RefCell<Vec<Wakeup>>,
-    /// Becomes readable when the thread has finished all requests.
+    /// What makes the thread stop working on those since the last interruption.
+    interrupt: RefCell<Option<Wakeup>>,
+    /// Becomes readable when the thread has finished a request whose result nobody awaits.
     idle: Wakeup,
 }
 
@@ -57,8 +57,8 @@ impl Member {
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(cannot_query)?;
-        let (unfinished, run, interrupts) = Default::default();
-        Ok(Self { name, work, unfinished, run, interrupts, idle: idle.clone() })
+        let (unfinished, run, interrupt) = Default::default();
+        Ok(Self { name, work, unfinished, run, interrupt, idle: idle.clone() })
     }
 
     /// The server's address, without user and password.
@@ -78,7 +78,10 @@ impl Member {
 
     /// Makes the thread stop working on its requests. What it has sent may still take effect.
     pub(super) fn interrupt(&self) {
-        self.interrupts.borrow().iter().for_each(Wakeup::wake);
+        // It stays readable, so later requests need another.
+        if let Some(interrupt) = self.interrupt.take() {
+            interrupt.wake();
+        }
     }
 
     /// Queues a request, whose result goes to `replies`. `interrupt` ends the wait for it.
@@ -88,7 +91,7 @@ impl Member {
         replies: &Sender<MemberReply<T>>,
         request: impl FnOnce(&mut MemberStore) -> T + Send + 'static,
     ) {
-        let (replies, run) = (replies.clone(), Arc::clone(&self.run));
+        let (replies, run, idle) = (replies.clone(), Arc::clone(&self.run), self.idle.clone());
         self.queue(move |store, unfinished| {
             let answer = request(store);
             if let Ok(mut run) = run.lock() {
@@ -97,7 +100,9 @@ impl Member {
             let reply = MemberReply { number, answer, diagnostics: store.diagnostics() };
             // Before the reply, so that its reader finds the member idle.
             unfinished.fetch_sub(1, Ordering::SeqCst);
-            replies.send(reply);
+            if !replies.send(reply) {
+                idle.wake();
+            }
         });
     }
 
@@ -105,28 +110,25 @@ impl Member {
     /// server that does not answer.
     pub(super) fn post(&self, act: impl FnOnce(&mut MemberStore) + Send + 'static) {
         self.interrupt();
+        let idle = self.idle.clone();
         self.queue(move |store, unfinished| {
             // The end of the process does not cut it short.
             store.topology.default_interrupt = None;
             act(store);
             unfinished.fetch_sub(1, Ordering::SeqCst);
+            idle.wake();
         });
     }
 
     fn queue(&self, act: impl FnOnce(&mut MemberStore, &AtomicUsize) + Send + 'static) {
-        let mut interrupts = self.interrupts.borrow_mut();
-        if !self.is_busy() {
-            interrupts.clear();
-        }
         // Without descriptors, nothing interrupts the request.
-        let interrupt = Wakeup::new().ok();
-        interrupts.extend(interrupt.clone());
-        let (unfinished, idle) = (Arc::clone(&self.unfinished), self.idle.clone());
+        let interrupt = self.interrupt.take().or_else(|| Wakeup::new().ok());
+        self.interrupt.replace(interrupt.clone());
+        let unfinished = Arc::clone(&self.unfinished);
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
             store.topology.default_interrupt = interrupt;
             act(store, &unfinished);
-            idle.wake();
         });
         // The thread ends only when this sender is dropped, so it receives everything.
         let _ = self.work.send(work);
