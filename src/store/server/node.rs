@@ -225,15 +225,14 @@ impl Node {
     }
 
     /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and the
-    /// question whether the server was promoted if this is a vote. The latter is asked last, so that
-    /// no promotion before the vote is missed, even on a connection that has outlasted it. WAIT may
-    /// take a quarter of the I/O timeout, because the server checks for timeouts only ten times a
-    /// second.
+    /// question whether the server was promoted if this commits. The latter is asked last, so that no
+    /// promotion before the hold is missed, even on a connection that has outlasted it. WAIT may take
+    /// a quarter of the I/O timeout, because the server checks for timeouts only ten times a second.
     fn after_script(&self, call: &Call) -> Vec<Cmd> {
         let timeout = (self.io_timeout / 4).as_millis();
         let wait = (call.min_replicas > 0)
             .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned());
-        let information = call.is_vote.then(|| wire::cmd("INFO").arg("replication").to_owned());
+        let information = call.is_commit.then(|| wire::cmd("INFO").arg("replication").to_owned());
         wait.into_iter().chain(information).collect()
     }
 

@@ -28,8 +28,9 @@ pub struct Call {
     /// How many replicas must confirm a success; 0 if none.
     pub(super) min_replicas: u32,
     pub(super) expects_no_reply: bool,
-    /// Whether the reply counts only if the server has been a master for long enough.
-    pub(super) is_vote: bool,
+    /// Whether it asks one of several servers for a hold, which counts only if the server has been a
+    /// master for long enough.
+    pub(super) is_commit: bool,
 }
 
 /// The keys of a lock, and of the mailbox of one client.
@@ -52,8 +53,8 @@ impl Call {
         let keys = keys(key, token);
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        let (key, is_vote) = (key.clone(), [PROPOSE.hash, COMMIT.hash].contains(&script.hash));
-        Self { script, key, arguments, min_replicas: 0, expects_no_reply: false, is_vote }
+        let (key, is_commit) = (key.clone(), script.hash == COMMIT.hash);
+        Self { script, key, arguments, min_replicas: 0, expects_no_reply: false, is_commit }
             .with(database)
             .with(token)
     }

@@ -15,7 +15,7 @@ pub(super) struct Promoted {
 }
 
 impl Node {
-    /// Reads what follows a vote.
+    /// Reads what follows a commit.
     pub(super) fn learn_promotion(&mut self, information: &Value) -> Option<()> {
         let Value::BulkString(text) = information else { return None };
         let run = self.run.as_ref()?;
@@ -28,7 +28,7 @@ impl Node {
         Some(())
     }
 
-    /// Asks whether the server was promoted, without a vote.
+    /// Asks whether the server was promoted, without a commit.
     pub(in crate::store) fn ask_promotion(&mut self) -> Result<(), Failure> {
         let information = self.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER)?;
         self.learn_promotion(&information).ok_or_else(|| self.unexpected_reply())
