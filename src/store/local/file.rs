@@ -150,7 +150,9 @@ impl LockFile {
         }
         let (dates, gone) = timeline.write(&mut lock);
         let write = || {
-            let content = serde_json::to_vec(&Content { lock, dates })?;
+            // With room for a whole copy, so that it is not moved as it grows.
+            let mut content = Vec::with_capacity(usize::try_from(status.st_size / 2).unwrap_or(0));
+            serde_json::to_writer(&mut content, &Content { lock, dates })?;
             match next.filter(|slot| slot.fits(&content)) {
                 Some(slot) => slot.write(&locked, &content),
                 None => temp_file::replace(&paths, &status, &content),
