@@ -103,9 +103,8 @@ impl<T: Topology> RedisStore<T> {
         request: &Request,
         attempt: u64,
     ) -> Call {
-        let fields = asking_fields(request, attempt).into_iter();
-        let call = self.call(script, &request.key, Some(&request.token));
-        fields.fold(call, |call, (_, field)| call.with(field))
+        let fields = asking_fields(request, attempt).map(|(_, field)| field);
+        self.call(script, &request.key, Some(&request.token)).with_all(fields)
     }
 
     /// The lock with one page of its holders and waiters.

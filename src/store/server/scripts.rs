@@ -5,7 +5,7 @@ use std::time::Duration;
 use sha1_smol::Sha1;
 
 use crate::rules::{Key, Token};
-use crate::store::wire::{self, Cmd};
+use crate::store::wire::Cmd;
 
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
@@ -59,8 +59,12 @@ impl Call {
             .with(token)
     }
 
-    pub(in crate::store) fn with(mut self, argument: impl ToString) -> Self {
-        self.arguments.push(argument.to_string().into_bytes());
+    pub(in crate::store) fn with(self, argument: impl ToString) -> Self {
+        self.with_all([argument.to_string()])
+    }
+
+    pub(super) fn with_all(mut self, arguments: impl IntoIterator<Item = String>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(String::into_bytes));
         self
     }
 
@@ -99,7 +103,11 @@ impl Call {
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        wire::cmd(verb).arg(script).arg(&self.arguments).to_owned()
+        let size = self.arguments.iter().map(Vec::len).sum::<usize>();
+        let mut command =
+            Cmd::with_capacity(2 + self.arguments.len(), verb.len() + script.len() + size);
+        command.arg(verb).arg(script).arg(&self.arguments);
+        command
     }
 
     pub(in crate::store) fn is_read_only(&self) -> bool {
