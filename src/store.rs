@@ -164,17 +164,17 @@ pub trait Store: Send {
     /// The lock as it is now, with its holders, waiters and history. It changes nothing.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
+    /// The same, but fails if it may be wrong because the clients use another directory, or the master
+    /// that this replica has lost. So does `list`.
+    fn inspect_verified(&mut self, key: &Key) -> Result<View, Failure> {
+        self.inspect(key)
+    }
+
     /// All locks that pass this filter. A lock that cannot be read does not hide the others.
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure>;
 
     /// The names of locks that are in use or remembered, as many as can be found until this moment.
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name>;
-
-    /// Fails if the last answer to `inspect` may be wrong because the clients use another directory,
-    /// or the master that this replica has lost. `list` checks this itself.
-    fn verify(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
 
     /// Warnings about server settings that can lose locks, one line each.
     fn hazards(&mut self) -> Vec<String> {

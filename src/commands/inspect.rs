@@ -159,8 +159,7 @@ impl Inspection<'_> {
     fn find(&mut self) -> Result<Found, Error> {
         let listing = match self.one {
             Some(name) => {
-                let view = self.store.inspect(&self.server.key(name));
-                let view = view.and_then(|view| self.store.verify().map(|()| view));
+                let view = self.store.inspect_verified(&self.server.key(name));
                 let one = |view| vec![(name.clone(), Ok(view))];
                 view.map(|view| Listing { locks: one(view), failures: Vec::new() })
             }

@@ -167,6 +167,11 @@ impl<P: Place> Store for CellStore<P> {
         self.place.change(key, Access::Inspect, brief, |lock, now| lock.inspect(now))
     }
 
+    fn inspect_verified(&mut self, key: &Key) -> Result<View, Failure> {
+        self.place.verify()?;
+        self.inspect(key)
+    }
+
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
         self.place.verify()?;
         let names = names_in(self.place.keys(None)?, &filter.prefix);
@@ -183,10 +188,6 @@ impl<P: Place> Store for CellStore<P> {
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
         names_in(self.place.keys(Some(until)).unwrap_or_default(), prefix).collect()
-    }
-
-    fn verify(&mut self) -> Result<(), Failure> {
-        self.place.verify()
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {

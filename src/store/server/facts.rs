@@ -87,7 +87,8 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
 pub(super) fn eviction(node: &mut Node) -> Option<String> {
     let mut facts = Facts::default();
     let answer = node.ask(wire::cmd("INFO").arg("memory").to_owned(), NEVER).ok()?;
-    facts.read(&from_redis_value::<String>(answer).ok()?);
+    let memory: String = from_redis_value(answer).ok()?;
+    memory.lines().filter(|line| line.starts_with("maxmemory")).for_each(|line| facts.read(line));
     let problem = evicts_locks(&facts)?;
     Some(format!("{} {problem}; set maxmemory-policy noeviction", node.endpoint()))
 }

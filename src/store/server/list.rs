@@ -1,11 +1,10 @@
 //! Lists the locks under a prefix on all servers.
 
 use super::node::Node;
-use super::refusal::{self, Refusal};
+use super::refusal::Refusal;
 use super::reply;
 use super::scripts::{self, Call};
 use super::topology::Topology;
-use crate::report::Diagnostic;
 use crate::rules::{
     Failure, FailureKind, Instant, Key, Listing, Name, Prefix, State, UserMessage, View,
 };
@@ -58,7 +57,7 @@ pub(super) fn list(
             let names = names(node, filter, &mut room)?;
             has_all(node, probes.iter().map(&call).collect(), is_alone)?;
             if is_alone {
-                is_current(node)?;
+                node.ask_master_link()?;
             }
             Ok(names)
         });
@@ -85,24 +84,6 @@ fn has_all(node: &mut Node, probes: Vec<Call>, is_alone: bool) -> Result<(), Fai
     };
     let refused = node.run_scripts(&probes)?.into_iter().filter_map(Result::err).find(is_elsewhere);
     refused.map_or(Ok(()), |refusal| Err(refusal.failure))
-}
-
-/// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
-pub(super) fn is_current(node: &mut Node) -> Result<(), Failure> {
-    let information = node.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER);
-    let replication = match information.map_err(Refusal::of_question) {
-        Err(failure) if failure.kind == FailureKind::Misconfigured => {
-            let doubt = "so rlock cannot tell whether its master is missing";
-            let doubt = failure.reworded(|what| format!("{what}, {doubt}")).to_string();
-            node.diagnostics.push(Diagnostic::Warning(doubt));
-            return Ok(());
-        }
-        information => wire::from_redis_value::<String>(information?).unwrap_or_default(),
-    };
-    if !replication.contains("master_link_status:down") {
-        return Ok(());
-    }
-    Err(refusal::without_master(&node.peer).into())
 }
 
 /// Asks again if the connection broke.

@@ -2,6 +2,7 @@
 
 pub mod handshake;
 mod link;
+mod master_link;
 mod promotion;
 
 use std::os::fd::AsFd;
@@ -12,7 +13,7 @@ use link::{ConnectionUse, Pipeline, PipelineKind, first_error};
 use promotion::Promoted;
 
 use super::refusal::{self, Refusal};
-use super::scripts::Call;
+use super::scripts::{Call, Replication};
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
 use crate::rules::{Failure, FailureKind, UserMessage};
@@ -153,6 +154,10 @@ impl Node {
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
         };
+        let link = match call.needs {
+            Some(Replication::MasterLink) => replies.next_back(),
+            _ => None,
+        };
         // The script itself has run.
         if let Some(error) = first_error(replies.as_slice()) {
             return Err(self.refused(error, None).failure.but_maybe_executed().into());
@@ -165,6 +170,13 @@ impl Node {
         };
         if let Some(information) = replies.next() {
             self.learn_promotion(&information).ok_or_else(|| self.unexpected_reply())?;
+        }
+        if let Some(reply) = link {
+            let reply = match reply {
+                Value::ServerError(error) => Err(self.refused(&error, None)),
+                reply => Ok(reply),
+            };
+            self.read_master_link(reply)?;
         }
         // A replica runs a script that only reads, too.
         if !call.is_read_only() {
@@ -224,15 +236,15 @@ impl Node {
         }
     }
 
-    /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and the
-    /// question whether the server was promoted if this commits. The latter is asked last, so that no
-    /// promotion before the hold is missed, even on a connection that has outlasted it. WAIT may take
-    /// a quarter of the I/O timeout, because the server checks for timeouts only ten times a second.
+    /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and a
+    /// question about replication if the reply depends on it. The latter is asked last, so that no
+    /// promotion before a hold is missed, even on a connection that has outlasted it. WAIT may take a
+    /// quarter of the I/O timeout, because the server checks for timeouts only ten times a second.
     fn after_script(&self, call: &Call) -> Vec<Cmd> {
         let timeout = (self.io_timeout / 4).as_millis();
         let wait = (call.min_replicas > 0)
             .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned());
-        let information = call.is_commit.then(|| wire::cmd("INFO").arg("replication").to_owned());
+        let information = call.needs.map(|_| wire::cmd("INFO").arg("replication").to_owned());
         wait.into_iter().chain(information).collect()
     }
 

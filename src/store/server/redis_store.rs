@@ -109,8 +109,31 @@ impl<T: Topology> RedisStore<T> {
 
     /// The lock with one page of its holders and waiters.
     fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
-        let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
+        let call = self.page_call(key, history, from);
         Ok(self.run(&call, reply::page, NEVER)?.value)
+    }
+
+    fn page_call(&self, key: &Key, history: &str, from: u64) -> Call {
+        self.call(scripts::INSPECT, key, None).with(history).with(from)
+    }
+
+    /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
+    /// for a list that is too long to read.
+    fn pages(&mut self, key: &Key, first: &Call) -> Result<View, Failure> {
+        const MOST: u64 = 1_000;
+        let mut view = self.run(first, reply::page, NEVER)?.value;
+        for from in (0..MOST).step_by(MAX_LISTED).skip(1) {
+            if view.unlisted_holders == 0 && view.unlisted_waiters == 0 {
+                break;
+            }
+            let page = self.page(key, "", from)?;
+            for unlisted in [&mut view.unlisted_holders, &mut view.unlisted_waiters] {
+                *unlisted = unlisted.saturating_sub(MAX_LISTED as u64);
+            }
+            view.holders.extend(page.holders);
+            view.waiters.extend(page.waiters);
+        }
+        Ok(view)
     }
 
     pub(in crate::store) fn release_call(
@@ -311,23 +334,14 @@ impl<T: Topology> Store for RedisStore<T> {
         })
     }
 
-    /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
-    /// for a list that is too long to read.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        const MOST: u64 = 1_000;
-        let mut view = self.page(key, "history", 0)?;
-        for from in (0..MOST).step_by(MAX_LISTED).skip(1) {
-            if view.unlisted_holders == 0 && view.unlisted_waiters == 0 {
-                break;
-            }
-            let page = self.page(key, "", from)?;
-            for unlisted in [&mut view.unlisted_holders, &mut view.unlisted_waiters] {
-                *unlisted = unlisted.saturating_sub(MAX_LISTED as u64);
-            }
-            view.holders.extend(page.holders);
-            view.waiters.extend(page.waiters);
-        }
-        Ok(view)
+        let first = self.page_call(key, "history", 0);
+        self.pages(key, &first)
+    }
+
+    fn inspect_verified(&mut self, key: &Key) -> Result<View, Failure> {
+        let first = self.page_call(key, "history", 0).with_master_link();
+        self.pages(key, &first)
     }
 
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
@@ -336,10 +350,6 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
         list::names_until(self.topology.last(), prefix, until)
-    }
-
-    fn verify(&mut self) -> Result<(), Failure> {
-        list::is_current(self.topology.last())
     }
 
     /// Names the servers that evict keys when their memory is full.

@@ -28,9 +28,16 @@ pub struct Call {
     /// How many replicas must confirm a success; 0 if none.
     pub(super) min_replicas: u32,
     pub(super) expects_no_reply: bool,
-    /// Whether it asks one of several servers for a hold, which counts only if the server has been a
-    /// master for long enough.
-    pub(super) is_commit: bool,
+    /// What the reply to INFO replication, in the same flight, must tell for the reply to count.
+    pub(super) needs: Option<Replication>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replication {
+    /// Since when the server is a master: it commits to a hold, as one of several servers.
+    Promotion,
+    /// That a replica still has its master.
+    MasterLink,
 }
 
 /// The keys of a lock, and of the mailbox of one client.
@@ -53,8 +60,9 @@ impl Call {
         let keys = keys(key, token);
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        let (key, is_commit) = (key.clone(), script.hash == COMMIT.hash);
-        Self { script, key, arguments, min_replicas: 0, expects_no_reply: false, is_commit }
+        let needs = (script.hash == COMMIT.hash).then_some(Replication::Promotion);
+        let key = key.clone();
+        Self { script, key, arguments, min_replicas: 0, expects_no_reply: false, needs }
             .with(database)
             .with(token)
     }
@@ -71,6 +79,11 @@ impl Call {
     /// A success counts only once `min_replicas` replicas have confirmed it.
     pub(in crate::store) fn confirmed_by(self, min_replicas: u32) -> Self {
         Self { min_replicas, ..self }
+    }
+
+    /// A reply counts only from a master, or from a replica that has one.
+    pub(super) fn with_master_link(self) -> Self {
+        Self { needs: Some(Replication::MasterLink), ..self }
     }
 
     /// Nobody awaits the reply.
