@@ -32,11 +32,13 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use acquire::Attempt;
 use distinct::require_distinct;
-use member::{Member, MemberReply};
+use member::{Idle, Member, MemberReply};
 use member_store::MemberStore;
 pub(super) use member_store::PROMOTED;
 
@@ -66,8 +68,7 @@ pub(super) struct Quorum {
     has_reported_duplicate: bool,
     /// Whether any request could change a lock, so that slow members must still receive it.
     has_written: bool,
-    /// Becomes readable when a member has finished a request whose result nobody awaits.
-    idle: Wakeup,
+    idle: Arc<Idle>,
 }
 
 /// The last grant, to restore it on a server that has lost it.
@@ -90,7 +91,8 @@ impl Quorum {
         min_replicas: u32,
     ) -> Result<Self, Failure> {
         require_distinct(servers, io_timeout / 4)?;
-        let idle = Wakeup::new().map_err(cannot_query)?;
+        let wakeup = Wakeup::new().map_err(cannot_query)?;
+        let idle = Arc::new(Idle { wakeup, is_awaited: AtomicBool::new(false) });
         let start = |server| Member::start(server, io_timeout, min_replicas, &idle);
         Ok(Self {
             members: servers.iter().map(start).collect::<Result<_, _>>()?,

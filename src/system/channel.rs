@@ -33,18 +33,15 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value. Returns false if nobody awaits it any more.
-    pub(crate) fn send(&self, value: T) -> bool {
-        let is_awaited = self.send_quietly(value);
-        if is_awaited {
-            self.wakeup.wake();
-        }
-        is_awaited
+    /// Sends a value. It is dropped if it is no longer awaited.
+    pub(crate) fn send(&self, value: T) {
+        self.send_quietly(value);
+        self.wakeup.wake();
     }
 
-    /// The same for a value that need not be read before the next one.
-    pub(crate) fn send_quietly(&self, value: T) -> bool {
-        self.values.send(value).is_ok()
+    /// Sends a value that need not be read before the next one.
+    pub(crate) fn send_quietly(&self, value: T) {
+        let _ = self.values.send(value);
     }
 }
 

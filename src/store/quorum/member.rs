@@ -2,7 +2,7 @@
 //! no member waits for another.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,8 +38,16 @@ pub(super) struct Member {
     run: Arc<Mutex<Option<Run>>>,
     /// What makes the thread stop working on those since the last interruption.
     interrupt: RefCell<Option<Wakeup>>,
-    /// Becomes readable when the thread has finished a request whose result nobody awaits.
-    idle: Wakeup,
+    idle: Arc<Idle>,
+}
+
+/// What a thread waits for until members are idle.
+pub(super) struct Idle {
+    /// Becomes readable when a member has finished a request.
+    pub(super) wakeup: Wakeup,
+    /// Whether a thread waits. Otherwise, members save the system call. Set this before looking whether
+    /// a member is busy: then either that finds it idle, or the member finds this set.
+    pub(super) is_awaited: AtomicBool,
 }
 
 impl Member {
@@ -48,7 +56,7 @@ impl Member {
         server: &Peer,
         io_timeout: Duration,
         min_replicas: u32,
-        idle: &Wakeup,
+        idle: &Arc<Idle>,
     ) -> Result<Self, Failure> {
         let name = server.to_string();
         let node = Node::new(server.clone(), io_timeout, Some(Probe::Run));
@@ -58,7 +66,7 @@ impl Member {
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(cannot_query)?;
         let (unfinished, run, interrupt) = Default::default();
-        Ok(Self { name, work, unfinished, run, interrupt, idle: idle.clone() })
+        Ok(Self { name, work, unfinished, run, interrupt, idle: Arc::clone(idle) })
     }
 
     /// The server's address, without user and password.
@@ -91,7 +99,7 @@ impl Member {
         replies: &Sender<MemberReply<T>>,
         request: impl FnOnce(&mut MemberStore) -> T + Send + 'static,
     ) {
-        let (replies, run, idle) = (replies.clone(), Arc::clone(&self.run), self.idle.clone());
+        let (replies, run) = (replies.clone(), Arc::clone(&self.run));
         self.queue(move |store, unfinished| {
             let answer = request(store);
             if let Ok(mut run) = run.lock() {
@@ -100,9 +108,7 @@ impl Member {
             let reply = MemberReply { number, answer, diagnostics: store.diagnostics() };
             // Before the reply, so that its reader finds the member idle.
             unfinished.fetch_sub(1, Ordering::SeqCst);
-            if !replies.send(reply) {
-                idle.wake();
-            }
+            replies.send(reply);
         });
     }
 
@@ -110,13 +116,11 @@ impl Member {
     /// server that does not answer.
     pub(super) fn post(&self, act: impl FnOnce(&mut MemberStore) + Send + 'static) {
         self.interrupt();
-        let idle = self.idle.clone();
         self.queue(move |store, unfinished| {
             // The end of the process does not cut it short.
             store.topology.default_interrupt = None;
             act(store);
             unfinished.fetch_sub(1, Ordering::SeqCst);
-            idle.wake();
         });
     }
 
@@ -124,11 +128,14 @@ impl Member {
         // Without descriptors, nothing interrupts the request.
         let interrupt = self.interrupt.take().or_else(|| Wakeup::new().ok());
         self.interrupt.replace(interrupt.clone());
-        let unfinished = Arc::clone(&self.unfinished);
+        let (unfinished, idle) = (Arc::clone(&self.unfinished), Arc::clone(&self.idle));
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
             store.topology.default_interrupt = interrupt;
             act(store, &unfinished);
+            if idle.is_awaited.load(Ordering::SeqCst) {
+                idle.wakeup.wake();
+            }
         });
         // The thread ends only when this sender is dropped, so it receives everything.
         let _ = self.work.send(work);

@@ -1,6 +1,7 @@
 //! Sends requests to members without awaiting their replies, and gives busy members time to finish.
 
 use std::ops::ControlFlow::Break;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::member::Member;
@@ -57,13 +58,15 @@ impl Quorum {
 
     /// Waits until no member is busy, up to this long.
     pub(super) fn await_idle(&self, at_most: Duration, interrupt: Interrupt<'_>) {
-        let until = Instant::now() + at_most;
+        let (until, idle) = (Instant::now() + at_most, &self.idle);
+        idle.is_awaited.store(true, Ordering::SeqCst);
         while self.members.iter().any(Member::is_busy) {
-            if !matches!(answered(&self.idle, interrupt, until), Ok(true)) {
+            if !matches!(answered(&idle.wakeup, interrupt, until), Ok(true)) {
                 break;
             }
-            self.idle.clear();
+            idle.wakeup.clear();
         }
+        idle.is_awaited.store(false, Ordering::SeqCst);
     }
 }
 
