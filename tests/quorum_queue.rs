@@ -2,6 +2,7 @@
 //! not answer.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::support::quorum::{at, far, servers};
 use crate::support::*;
@@ -47,6 +48,25 @@ fn waiters_acquire_the_lock_in_order_of_arrival_but_for_next_and_supersede() {
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "0\n1\n2\n3\n4\n", "{fault}");
     }
+}
+
+/// It gives members half a second to become idle, which all of them are as soon as they are told.
+#[test]
+fn a_waiter_that_a_signal_ends_leaves_at_once() {
+    let servers = servers(3);
+    let holder = at(&servers).holder("L");
+    let leave = |_| {
+        let waiter = at(&servers).waiter("L");
+        let sleeps = |server: &Server| server.reports("blocked_clients:1");
+        until("it sleeps", || servers.iter().all(sleeps));
+        let asked = Instant::now();
+        waiter.ends_by("TERM");
+        asked.elapsed()
+    };
+    let mut times = [0; 5].map(leave);
+    times.sort_unstable();
+    assert!(times[2] < Duration::from_millis(400), "{times:?}");
+    holder.finish().exits(0);
 }
 
 #[test]
