@@ -62,7 +62,8 @@ fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
         wires.iter().for_each(|wire| wire.part(false));
         let told = force.end().exits(0).prints("");
         assert_eq!(told.err(), "rlock: L: no hold to revoke");
-        assert_eq!(servers[0].inspect("L")["state"], "held");
+        // A minority may get the hold later.
+        assert_eq!(quorum::at(servers).inspect("L")["state"], "held");
         second.finish().exits(0);
     }
 }
