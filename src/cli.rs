@@ -58,6 +58,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, Unparsed> {
     }
     // Freeing it takes a tenth of the parsing time.
     let mut program = ManuallyDrop::new(Cli::command());
+    // Without the program's own name, in which clap would look for its file name.
     let parsed = program.try_get_matches_from_mut(words.get(1..).unwrap_or_default());
     let parsed = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     parsed.map_err(|error| match advice::fault(&error, arguments) {

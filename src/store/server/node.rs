@@ -36,7 +36,7 @@ pub struct Node {
     unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(in crate::store) run: Option<Run>,
-    /// Whether it was promoted, as it told with its last vote.
+    /// Whether it was promoted, as it told with its last commit.
     promoted: Option<Promoted>,
     /// Whether it ever did connect. Each new connection is sent to at once, so from then on the server
     /// may have a request.
