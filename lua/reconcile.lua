@@ -59,7 +59,7 @@ local function reconcile()
   end
   -- Nothing can have expired: there is no hold, or only the one whose guard exists.
   if not lock.written or lock.live and lock.count == 1 then return end
-  if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
+  if not lock.live and not lock.foreign and is_queue_empty() then
     -- All leases have expired, and there are no waiters.
     write_nothing()
     local entries = expired_entries(redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))

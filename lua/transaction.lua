@@ -49,6 +49,9 @@ lock.foreign = guard and not lock.live
 -- Whether no hold is on record, and no other tool holds the lock.
 local function is_free() return lock.count == 0 and not lock.foreign end
 
+-- Whether no client waits. While one may wait, there is a ticket.
+local function is_queue_empty() return not lock.ticket or redis.call('ZCARD', QUEUE) == 0 end
+
 -- When the state expires, unless a later hold or waiter keeps it.
 local function state_expiry() return int(now + math.max(guard_left(), 0) + DAY) end
 
