@@ -149,7 +149,7 @@ end
 
 -- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. `agreed`
 -- is nil on the only server, which counts tickets. On one of several, it is the ticket on which they
--- agreed, or 0 before that: then this server proposes one. Returns its position, from 1, and its ticket.
+-- agreed, or 0 before that: then this server proposes one. Returns its ticket.
 local function enqueue(owner, agreed)
   local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
   local ticket = score and ticket_of(score)
@@ -160,16 +160,18 @@ local function enqueue(owner, agreed)
   own.alive = int(now + 2 * HEARTBEAT + CLAIM_WINDOW)
   lock.generation = its_generation()
   describe(owner)
-  redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
     ticket = agreed == 0 and math.max(last + 1, number_by_clock()) or agreed or last + 1
     lock.ticket = int(math.max(last, ticket))
-    redis.call('HSET', STATE, 'ticket', lock.ticket)
     redis.call('ZADD', QUEUE, int(NEXT and ticket - NEXT_OFFSET or ticket), TOKEN)
   end
+  redis.call('HSET', STATE, 'generation', lock.generation, 'ticket', lock.ticket, 'details:' .. TOKEN, encoded(own))
   local expiry = state_expiry()
   redis.call('PEXPIREAT', STATE, expiry)
   redis.call('PEXPIREAT', QUEUE, expiry)
-  return redis.call('ZRANK', QUEUE, TOKEN) + 1, ticket
+  return ticket
 end
+
+-- The caller's position in the queue, from 1.
+local function queue_position() return redis.call('ZRANK', QUEUE, TOKEN) + 1 end

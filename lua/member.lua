@@ -39,13 +39,12 @@ end
 -- Gives the caller a position in the queue, even if it does not wait: then for the claim window. nil
 -- if it must ask again.
 local function join(owner)
-  local _, ticket = enqueue(owner, TICKET)
+  local ticket = enqueue(owner, TICKET)
   local head, nominated = admit()
   if lock.cleanup_pending then return nil end
   -- The reply says what a message would say.
   redis.call('DEL', MAIL)
-  local position = redis.call('ZRANK', QUEUE, TOKEN) + 1
-  return { position = position, ticket = int(ticket), head = head, nominated = nominated }
+  return { position = queue_position(), ticket = int(ticket), head = head, nominated = nominated }
 end
 
 -- The reply to a caller at this position, if it is nominated and if not:

@@ -77,7 +77,8 @@ if HEARTBEAT == 0 then
   record_skip(ABOUT)
   return busy()
 end
-local position = enqueue(owner)
+enqueue(owner)
+local position = queue_position()
 if position == 1 then notify_head(TOKEN) end
 local sleep = millis_to_sleep(HEARTBEAT, position, head)
 local arrival = SUPERSEDES and int(ARRIVAL > 0 and ARRIVAL or number_by_clock()) or nil
