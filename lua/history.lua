@@ -88,7 +88,8 @@ local function recorded(token)
   local id, entries, readable = id_of(token), last_entries()
   for i = #entries, 1, -1 do
     local entry = entries[i]
-    if item(entry, 'id') == id then
+    -- Few entries contain the ID at all, and only their items are worth looking for.
+    if string.find(entry, id, 1, true) and item(entry, 'id') == id then
       return item(entry, 'ended'), tonumber(item(entry, 'at')) or 0, item(entry, 'by')
     end
   end

@@ -38,6 +38,7 @@ local function drop_expired()
 end
 
 local function reconcile()
+  if not lock.written and lock.count == 0 then return end
   -- A lease whose deadline another client has overwritten ends one TTL from now.
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + TOO_LONG), '+inf', 'LIMIT', 0, BATCH)) do
     redis.call('ZADD', HOLDS, int(now + (tonumber(details_of(token).ttl) or 0)), token)
