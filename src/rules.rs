@@ -43,7 +43,7 @@ pub use lock::pattern::{Pattern, Subject};
 pub use lock::view::{State, View};
 pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, HoldKind, Id, Key, Label, Mode, Name, Outcome,
-    Owner, Prefix, ProcessId, Record, Skipped, Slot, Stored, Token,
+    Owner, Prefix, ProcessId, Record, Skipped, Slot, Stored, Token, item,
 };
 pub(crate) use loss::LockOutcome;
 pub(crate) use policy::{Group, OnUnreachable};

@@ -18,7 +18,7 @@ use std::str::FromStr;
 pub use client_info::{ClientInfo, HoldKind, Label, ProcessId};
 pub use enclosing::EnclosingHolds;
 pub use history::{HistoryEntry, Outcome, Skipped};
-pub use record::Record;
+pub use record::{Record, item};
 use serde::{Deserialize, Serialize};
 pub use stored::Stored;
 pub use token::{Id, Token};

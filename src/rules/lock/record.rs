@@ -1,5 +1,6 @@
 //! A record: what belongs together, as the scripts, the keys of a server and the files of `local:` write it.
 
+use std::iter;
 use std::time::Duration;
 
 use crate::rules::{Mode, ServerTime};
@@ -7,26 +8,26 @@ use crate::rules::{Mode, ServerTime};
 /// The items of a record, each of which is a line break, a name, a space and a value. A reader skips
 /// names that it does not know, and a missing value is empty. Of several items with the same name, the
 /// first counts.
-pub struct Record<'a>(&'a str);
+pub struct Record<'a>(Vec<RecordItem<'a>>);
+
+/// A name, and what follows it: a space and the value.
+type RecordItem<'a> = (&'a str, &'a str);
 
 impl<'a> Record<'a> {
     /// Reads what another client wrote, which may have another version or be hostile.
     pub fn of(text: &'a str) -> Self {
-        Self(text)
-    }
-
-    fn items(&self) -> impl Iterator<Item = &'a str> {
-        self.0.split('\n').skip(1)
+        let mut all = Vec::with_capacity(16);
+        all.extend(items(text));
+        Self(all)
     }
 
     /// What it is a record of: the name of its first item.
     pub fn kind(&self) -> &'a str {
-        self.items().next().map_or("", |item| item.split(' ').next().unwrap_or(item))
+        self.0.first().map_or("", |(name, _)| name)
     }
 
     pub fn get(&self, name: &str) -> &'a str {
-        let value = |item: &'a str| item.strip_prefix(name)?.strip_prefix(' ');
-        self.items().find_map(value).unwrap_or("")
+        value(self.0.iter().copied(), name)
     }
 
     /// A number; 0 if it was lost.
@@ -48,4 +49,28 @@ impl<'a> Record<'a> {
         let since = self.get("since").parse().ok().map(ServerTime);
         since.map(|since| self.time("acquired").since(since))
     }
+}
+
+/// One item of a record.
+pub fn item<'a>(record: &'a str, name: &str) -> &'a str {
+    value(items(record), name)
+}
+
+fn value<'a>(mut items: impl Iterator<Item = RecordItem<'a>>, name: &str) -> &'a str {
+    items.find_map(|(its, rest)| rest.strip_prefix(' ').filter(|_| its == name)).unwrap_or("")
+}
+
+fn items(text: &str) -> impl Iterator<Item = RecordItem<'_>> {
+    let mut rest = before(text, b'\n').1;
+    iter::from_fn(move || {
+        let (item, later) = before(rest.strip_prefix('\n')?, b'\n');
+        rest = later;
+        Some(before(item, b' '))
+    })
+}
+
+/// The text up to the first of these characters, and from there on. Faster than `split` for texts as
+/// short as items.
+fn before(text: &str, end: u8) -> (&str, &str) {
+    text.split_at(text.bytes().position(|byte| byte == end).unwrap_or(text.len()))
 }

@@ -5,7 +5,7 @@ use super::transaction::Transaction;
 use super::view::{id_of, waited};
 use crate::rules::{
     ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, Record, ServerTime,
-    Skipped,
+    Skipped, item,
 };
 
 /// How many holds the history keeps.
@@ -84,7 +84,7 @@ impl Transaction<'_> {
 
     pub(super) fn recorded(&self, token: &str) -> Option<HistoryEntry> {
         let id = id_of(token);
-        let found = self.lock.history.iter().rev().find(|text| Record::of(text).get("id") == id);
+        let found = self.lock.history.iter().rev().find(|text| item(text, "id") == id);
         entry(found?)
     }
 
