@@ -157,11 +157,16 @@ impl Inspection<'_> {
     }
 
     fn find(&mut self) -> Result<Found, Error> {
+        let mut hazards = Vec::new();
         let listing = match self.one {
             Some(name) => {
-                let view = self.store.inspect_verified(&self.server.key(name));
-                let one = |view| vec![(name.clone(), Ok(view))];
-                view.map(|view| Listing { locks: one(view), failures: Vec::new() })
+                // Other forms leave the warnings out, because a cluster is asked once more for them.
+                let with_hazards = self.is_for_people();
+                let seen = self.store.inspect_verified(&self.server.key(name), with_hazards);
+                seen.map(|(view, warnings)| {
+                    hazards = warnings;
+                    Listing { locks: vec![(name.clone(), Ok(view))], failures: Vec::new() }
+                })
             }
             None => {
                 let pattern = self.options.subject.as_ref().and_then(Subject::pattern).cloned();
@@ -170,13 +175,7 @@ impl Inspection<'_> {
             }
         };
         self.report.diagnostics(self.store.diagnostics());
-        let mut found = self.readable(listing?)?;
-        // Other forms leave these out, because they cost a round trip.
-        if self.one.is_some() && !found.locks.is_empty() && self.is_for_people() {
-            found.hazards = self.store.hazards();
-            self.report.diagnostics(self.store.diagnostics());
-        }
-        Ok(found)
+        Ok(Found { hazards, ..self.readable(listing?)? })
     }
 
     /// Returns the locks that could be read, and warns about the others. Fails if none could be

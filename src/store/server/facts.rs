@@ -1,6 +1,7 @@
 //! What a server tells of itself.
 
 use super::node::Node;
+use super::scripts::Question;
 use crate::rules::Failure;
 use crate::rules::servers::{Facts, Role, Server, evicts_locks};
 use crate::store::NEVER;
@@ -86,7 +87,8 @@ fn asked(node: &mut Node, server: &mut Server, question: Cmd) -> Option<Result<V
 /// this user may not run INFO.
 pub(super) fn eviction(node: &mut Node) -> Option<String> {
     let mut facts = Facts::default();
-    let answer = node.ask(wire::cmd("INFO").arg("memory").to_owned(), NEVER).ok()?;
+    let known = node.memory.take();
+    let answer = known.or_else(|| node.ask(Question::Memory.command(), NEVER).ok())?;
     let memory: String = from_redis_value(answer).ok()?;
     memory.lines().filter(|line| line.starts_with("maxmemory")).for_each(|line| facts.read(line));
     let problem = evicts_locks(&facts)?;

@@ -13,11 +13,11 @@ use link::{ConnectionUse, Pipeline, PipelineKind, first_error};
 use promotion::Promoted;
 
 use super::refusal::{self, Refusal};
-use super::scripts::{Call, Replication};
+use super::scripts::{Call, Question};
 use crate::report::Diagnostic;
 use crate::rules::servers::Run;
 use crate::rules::{Failure, FailureKind, UserMessage};
-use crate::store::wire::{self, Cmd, Connection, Endpoint, Limit, Peer, Value};
+use crate::store::wire::{self, Cmd, Connection, Endpoint, Limit, Peer, ServerError, Value};
 use crate::store::{Interrupt, NEVER};
 use crate::system::wakeup::Wakeup;
 
@@ -36,6 +36,8 @@ pub struct Node {
     unanswered_elsewhere: Vec<Connection>,
     /// The run of the server program that answered last, if `Probe::Run` asks for it.
     pub(in crate::store) run: Option<Run>,
+    /// The answer to the last `Question::Memory`, until it is read.
+    pub(super) memory: Option<Value>,
     /// Whether it was promoted, as it told with its last commit.
     promoted: Option<Promoted>,
     /// Whether it ever did connect. Each new connection is sent to at once, so from then on the server
@@ -86,6 +88,7 @@ impl Node {
             connection: None,
             unanswered_elsewhere: Vec::new(),
             run: None,
+            memory: None,
             promoted: None,
             has_connected: false,
             default_interrupt: None,
@@ -154,29 +157,28 @@ impl Node {
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
         };
-        let link = match call.needs {
-            Some(Replication::MasterLink) => replies.next_back(),
-            _ => None,
-        };
-        // The script itself has run.
-        if let Some(error) = first_error(replies.as_slice()) {
-            return Err(self.refused(error, None).failure.but_maybe_executed().into());
-        }
         let confirmed = if call.min_replicas > 0 { replies.next() } else { None };
         let unconfirmed = match confirmed {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas),
+            Some(Value::ServerError(error)) => return Err(self.refused_after_script(&error)),
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
-        if let Some(information) = replies.next() {
-            self.learn_promotion(&information).ok_or_else(|| self.unexpected_reply())?;
-        }
-        if let Some(reply) = link {
-            let reply = match reply {
-                Value::ServerError(error) => Err(self.refused(&error, None)),
-                reply => Ok(reply),
-            };
-            self.read_master_link(reply)?;
+        for (question, answer) in call.questions.iter().zip(replies) {
+            match (question, answer) {
+                (Question::Memory, answer) => self.memory = Some(answer),
+                (Question::MasterLink, Value::ServerError(error)) => {
+                    let refused = self.refused(&error, None);
+                    self.read_master_link(Err(refused))?;
+                }
+                (Question::MasterLink, answer) => self.read_master_link(Ok(answer))?,
+                (Question::Promotion, Value::ServerError(error)) => {
+                    return Err(self.refused_after_script(&error));
+                }
+                (Question::Promotion, answer) => {
+                    self.learn_promotion(&answer).ok_or_else(|| self.unexpected_reply())?;
+                }
+            }
         }
         // A replica runs a script that only reads, too.
         if !call.is_read_only() {
@@ -186,6 +188,11 @@ impl Node {
             }
         }
         Ok(Reply { value, repeated, unconfirmed })
+    }
+
+    /// The script itself has run.
+    fn refused_after_script(&mut self, error: &ServerError) -> Refusal {
+        self.refused(error, None).failure.but_maybe_executed().into()
     }
 
     /// Sends a script as its hash first, unless there may be no second attempt. `commands`, which is
@@ -236,16 +243,15 @@ impl Node {
         }
     }
 
-    /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and a
-    /// question about replication if the reply depends on it. The latter is asked last, so that no
-    /// promotion before a hold is missed, even on a connection that has outlasted it. WAIT may take a
+    /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and the
+    /// questions of the call. They are asked last, so that no promotion before a hold is missed, even
+    /// on a connection that has outlasted it. WAIT may take a
     /// quarter of the I/O timeout, because the server checks for timeouts only ten times a second.
     fn after_script(&self, call: &Call) -> Vec<Cmd> {
         let timeout = (self.io_timeout / 4).as_millis();
         let wait = (call.min_replicas > 0)
             .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned());
-        let information = call.needs.map(|_| wire::cmd("INFO").arg("replication").to_owned());
-        wait.into_iter().chain(information).collect()
+        wait.into_iter().chain(call.questions.iter().map(|question| question.command())).collect()
     }
 
     /// Runs a blocking command for `at_most`, on the existing connection, and then a script, without

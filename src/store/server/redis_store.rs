@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::node::Reply;
 use super::reply;
-use super::scripts::{self, Call, Script, mailbox};
+use super::scripts::{self, Call, Question, Script, mailbox};
 use super::topology::Topology;
 use super::{facts, list};
 use crate::report::Diagnostic;
@@ -108,25 +108,31 @@ impl<T: Topology> RedisStore<T> {
     }
 
     /// The lock with one page of its holders and waiters.
-    fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
-        let call = self.page_call(key, history, from);
-        Ok(self.run(&call, reply::page, NEVER)?.value)
-    }
-
-    fn page_call(&self, key: &Key, history: &str, from: u64) -> Call {
-        self.call(scripts::INSPECT, key, None).with(history).with(from)
+    fn page(
+        &mut self,
+        key: &Key,
+        history: &str,
+        from: u64,
+        questions: &'static [Question],
+    ) -> Result<View, Failure> {
+        let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
+        Ok(self.run(&call.asking(questions), reply::page, NEVER)?.value)
     }
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
     /// for a list that is too long to read.
-    fn pages(&mut self, key: &Key, first: &Call) -> Result<View, Failure> {
+    pub(in crate::store) fn pages(
+        &mut self,
+        key: &Key,
+        questions: &'static [Question],
+    ) -> Result<View, Failure> {
         const MOST: u64 = 1_000;
-        let mut view = self.run(first, reply::page, NEVER)?.value;
+        let mut view = self.page(key, "history", 0, questions)?;
         for from in (0..MOST).step_by(MAX_LISTED).skip(1) {
             if view.unlisted_holders == 0 && view.unlisted_waiters == 0 {
                 break;
             }
-            let page = self.page(key, "", from)?;
+            let page = self.page(key, "", from, &[])?;
             for unlisted in [&mut view.unlisted_holders, &mut view.unlisted_waiters] {
                 *unlisted = unlisted.saturating_sub(MAX_LISTED as u64);
             }
@@ -134,6 +140,12 @@ impl<T: Topology> RedisStore<T> {
             view.waiters.extend(page.waiters);
         }
         Ok(view)
+    }
+
+    /// Names the servers that evict keys when their memory is full.
+    pub(in crate::store) fn hazards(&mut self) -> Vec<String> {
+        let masters = self.topology.masters().unwrap_or_default();
+        masters.into_iter().filter_map(facts::eviction).collect()
     }
 
     pub(in crate::store) fn release_call(
@@ -311,7 +323,7 @@ impl<T: Topology> Store for RedisStore<T> {
         let up_to = before_all.fence.unwrap_or_default();
         let (mut before, is_repeated) = self.revoke_up_to(key, Some(up_to), *how, by)?;
         if repeats || is_repeated {
-            let history = self.page(key, "history", 0)?.history;
+            let history = self.page(key, "history", 0, &[])?.history;
             before.add_revoked_earlier(before_all.holders, &history);
         }
         Ok(before)
@@ -335,13 +347,21 @@ impl<T: Topology> Store for RedisStore<T> {
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        let first = self.page_call(key, "history", 0);
-        self.pages(key, &first)
+        self.pages(key, &[])
     }
 
-    fn inspect_verified(&mut self, key: &Key) -> Result<View, Failure> {
-        let first = self.page_call(key, "history", 0).with_master_link();
-        self.pages(key, &first)
+    fn inspect_verified(
+        &mut self,
+        key: &Key,
+        with_hazards: bool,
+    ) -> Result<(View, Vec<String>), Failure> {
+        Ok(match with_hazards {
+            true => {
+                let view = self.pages(key, &[Question::MasterLink, Question::Memory])?;
+                (view, self.hazards())
+            }
+            false => (self.pages(key, &[Question::MasterLink])?, Vec::new()),
+        })
     }
 
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
@@ -350,12 +370,6 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
         list::names_until(self.topology.last(), prefix, until)
-    }
-
-    /// Names the servers that evict keys when their memory is full.
-    fn hazards(&mut self) -> Vec<String> {
-        let masters = self.topology.masters().unwrap_or_default();
-        masters.into_iter().filter_map(facts::eviction).collect()
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sha1_smol::Sha1;
 
 use crate::rules::{Key, Token};
-use crate::store::wire::Cmd;
+use crate::store::wire::{self, Cmd};
 
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
@@ -28,16 +28,29 @@ pub struct Call {
     /// How many replicas must confirm a success; 0 if none.
     pub(super) min_replicas: u32,
     pub(super) expects_no_reply: bool,
-    /// What the reply to INFO replication, in the same flight, must tell for the reply to count.
-    pub(super) needs: Option<Replication>,
+    /// What else the server is asked in the same flight.
+    pub(super) questions: &'static [Question],
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Replication {
+/// What a reply depends on, or a warning.
+#[derive(Clone, Copy)]
+pub(in crate::store) enum Question {
     /// Since when the server is a master: it commits to a hold, as one of several servers.
     Promotion,
-    /// That a replica still has its master.
+    /// Whether a replica still has its master.
     MasterLink,
+    /// Whether the server evicts keys. `facts::eviction` reads the answer later.
+    Memory,
+}
+
+impl Question {
+    pub(super) fn command(self) -> Cmd {
+        let section = match self {
+            Self::Promotion | Self::MasterLink => "replication",
+            Self::Memory => "memory",
+        };
+        wire::cmd("INFO").arg(section).to_owned()
+    }
 }
 
 /// The keys of a lock, and of the mailbox of one client.
@@ -60,9 +73,9 @@ impl Call {
         let keys = keys(key, token);
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        let needs = (script.hash == COMMIT.hash).then_some(Replication::Promotion);
+        let questions = if script.hash == COMMIT.hash { &[Question::Promotion][..] } else { &[] };
         let key = key.clone();
-        Self { script, key, arguments, min_replicas: 0, expects_no_reply: false, needs }
+        Self { script, key, arguments, min_replicas: 0, expects_no_reply: false, questions }
             .with(database)
             .with(token)
     }
@@ -81,9 +94,8 @@ impl Call {
         Self { min_replicas, ..self }
     }
 
-    /// A reply counts only from a master, or from a replica that has one.
-    pub(super) fn with_master_link(self) -> Self {
-        Self { needs: Some(Replication::MasterLink), ..self }
+    pub(super) fn asking(self, questions: &'static [Question]) -> Self {
+        Self { questions, ..self }
     }
 
     /// Nobody awaits the reply.

@@ -55,7 +55,11 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
             let force = Force { how: Revocation::Graceful, by: Operator::default() };
             view(&store.revoke(key, &force)?);
         }
-        5 => view(&store.inspect(key)?),
+        5 => {
+            let (seen, hazards) = store.inspect_verified(key, true)?;
+            view(&seen);
+            hazards.iter().for_each(|warning| one_line(warning));
+        }
         _ => {
             let filter = Filter { prefix: Prefix::default(), pattern: None, with_free: true };
             let listing = store.list(&filter)?;

@@ -8,7 +8,6 @@ use std::thread;
 use nix::libc;
 use socket2::SockRef;
 
-use super::promises::one_line;
 use super::requests::{ask, open};
 
 /// How many connections hear the input; later ones hear nothing, so that every conversation ends.
@@ -27,7 +26,6 @@ pub fn server(bytes: &[u8]) {
     let replicas = u32::from(request & 0x20 != 0);
     let mut store = open(&format!("unix://{}{database}", path.display()), replicas);
     let _ = ask(&mut *store, request & 7);
-    store.hazards().iter().for_each(|warning| one_line(warning));
     let _ = store.diagnostics();
     let _ = SockRef::from(&*listener).shutdown(Shutdown::Both);
     serving.join().expect("a server");

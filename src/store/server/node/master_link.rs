@@ -1,16 +1,17 @@
 //! Whether a replica still has its master, without which what it shows may be old.
 
 use super::super::refusal;
+use super::super::scripts::Question;
 use super::{Node, Refusal};
 use crate::report::Diagnostic;
 use crate::rules::{Failure, FailureKind};
 use crate::store::NEVER;
-use crate::store::wire::{self, Value, from_redis_value};
+use crate::store::wire::{Value, from_redis_value};
 
 impl Node {
     /// Fails if the server is a replica that has lost its master. Without the permission to ask, warns.
     pub(in crate::store) fn ask_master_link(&mut self) -> Result<(), Failure> {
-        let reply = self.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER);
+        let reply = self.ask(Question::MasterLink.command(), NEVER);
         self.read_master_link(reply)
     }
 

@@ -1,5 +1,6 @@
 //! Since when a server that was promoted counts as the master that it is.
 
+use super::super::scripts::Question;
 use super::{Node, Refusal};
 use crate::rules::servers::promotion::{KEPT, Promotion};
 use crate::rules::servers::{Began, Run};
@@ -30,7 +31,7 @@ impl Node {
 
     /// Asks whether the server was promoted, without a commit.
     pub(in crate::store) fn ask_promotion(&mut self) -> Result<(), Failure> {
-        let information = self.ask(wire::cmd("INFO").arg("replication").to_owned(), NEVER)?;
+        let information = self.ask(Question::Promotion.command(), NEVER)?;
         self.learn_promotion(&information).ok_or_else(|| self.unexpected_reply())
     }
 
