@@ -5,14 +5,19 @@ use std::time::Duration;
 use crate::support::*;
 
 #[test]
-fn an_uncontended_exec_is_one_connection_and_two_flights_and_a_list_is_four() {
+fn an_uncontended_exec_takes_two_flights_an_inspection_one_and_a_list_four() {
     let server = Server::on_tcp(&["--requirepass", "pw"]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let client = Client::of(proxy.url().replace("redis://", "redis://:pw@") + "/5");
     // Each script is sent in full once.
-    for (line, flights) in
-        [("exec L true", 4), ("exec L true", 2), ("acquire L", 1), ("inspect", 5), ("inspect", 4)]
-    {
+    for (line, flights) in [
+        ("exec L true", 4),
+        ("exec L true", 2),
+        ("acquire L", 1),
+        ("inspect", 5),
+        ("inspect", 4),
+        ("inspect L", 1),
+    ] {
         let before = (proxy.connections(), proxy.flights());
         client.run(line).exits(0);
         let after = (before.0 + 1, before.1 + flights);
