@@ -38,13 +38,14 @@ local function drop_expired()
 end
 
 local function reconcile()
-  if not lock.written and lock.count == 0 then return end
+  -- There is no hold. Any that are on record remain from a state that was lost, and nobody holds them.
+  if not lock.written then return end
   -- A lease whose deadline another client has overwritten ends one TTL from now.
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + TOO_LONG), '+inf', 'LIMIT', 0, BATCH)) do
     redis.call('ZADD', HOLDS, int(now + (tonumber(details_of(token).ttl) or 0)), token)
   end
   -- No hold is left, but none has ended: their key was deleted. This is a loss of data like any other.
-  if lock.written and is_free() then
+  if is_free() then
     redis.call('HDEL', STATE, 'generation')
     lock.generation = ''
   end
@@ -53,13 +54,13 @@ local function reconcile()
     revoke_up_to(last_fence(), 'deleted', '')
     set_guard_to_latest()
     lock.deleted = false
-  elseif lock.written and lock.foreign and lock.revoked_up_to < last_fence() then
+  elseif lock.foreign and lock.revoked_up_to < last_fence() then
     -- When the other tool's key is gone, these holds exclude others again until they end.
     write_nothing()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
-  -- Nothing can have expired: there is no hold, or only the one whose guard exists.
-  if not lock.written or lock.live and lock.count == 1 then return end
+  -- Nothing can have expired: there is only the hold whose guard exists.
+  if lock.live and lock.count == 1 then return end
   if not lock.live and not lock.foreign and is_queue_empty() then
     -- All leases have expired, and there are no waiters.
     write_nothing()

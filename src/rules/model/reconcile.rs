@@ -31,6 +31,10 @@ impl Transaction<'_> {
     }
 
     pub(super) fn reconcile(&mut self) {
+        // There is no hold.
+        if self.lock.written.is_none() {
+            return;
+        }
         // A lease whose deadline another client has overwritten ends one TTL from now.
         let latest = self.now + TOO_LONG;
         for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= latest) {
@@ -38,18 +42,18 @@ impl Transaction<'_> {
         }
         // No hold is left, but none has ended: their key was deleted. This is a loss of data like
         // any other.
-        if self.lock.written.is_some() && self.lock.holds.is_empty() && !self.foreign() {
+        if self.lock.holds.is_empty() && !self.foreign() {
             self.lock.generation.clear();
         }
         if self.deleted {
             self.revoke_up_to(self.lock.fence, Ending::Deleted, Operator::default());
             self.set_guard_to_latest();
             self.deleted = false;
-        } else if self.lock.written.is_some() && self.foreign() {
+        } else if self.foreign() {
             // When the other tool's key is gone, these holds exclude others again until they end.
             self.revoke_up_to(self.lock.fence, Ending::Overwritten, Operator::default());
         }
-        if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {
+        if self.live && self.lock.holds.len() == 1 {
             return;
         }
         if !self.live && !self.foreign() && self.lock.queue.is_empty() {
