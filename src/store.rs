@@ -165,19 +165,21 @@ pub trait Store: Send {
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
     /// The same, but fails if it may be wrong because the clients use another directory, or the master
-    /// that this replica has lost. So does `list`. `with_hazards` also returns warnings about server
-    /// settings that can lose locks, one line each.
-    fn inspect_verified(
-        &mut self,
-        key: &Key,
-        with_hazards: bool,
-    ) -> Result<(View, Vec<String>), Failure>;
+    /// that this replica has lost. So does `list`. `before_hazards` saves `hazards` a round trip.
+    fn inspect_verified(&mut self, key: &Key, _before_hazards: bool) -> Result<View, Failure> {
+        self.inspect(key)
+    }
 
     /// All locks that pass this filter. A lock that cannot be read does not hide the others.
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure>;
 
     /// The names of locks that are in use or remembered, as many as can be found until this moment.
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name>;
+
+    /// Warnings about server settings that can lose locks, one line each.
+    fn hazards(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Messages since the last call besides the answers, such as one about a failover.
     fn diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -43,6 +43,18 @@ fn a_lock_is_found_from_any_node() {
 }
 
 #[test]
+fn a_check_of_a_lock_that_is_free_asks_no_other_master_for_its_settings() {
+    let cluster = Cluster::start(3, 0);
+    let ([name, ..], client) = (names(&cluster), Client::of(cluster.url_of(0)));
+    let others = [cluster.node(1), cluster.node(2)];
+    for (line, asked) in [("inspect --attention", false), ("inspect", true)] {
+        others.iter().for_each(|node| drop(node.cli(&["CONFIG", "RESETSTAT"])));
+        client.run(&format!("{line} {name}"));
+        assert_eq!(others.map(|node| node.calls_of("info") > 0), [asked; 2], "{line}");
+    }
+}
+
+#[test]
 fn any_lock_can_be_acquired_and_the_documented_acl_rule_is_sufficient() {
     let cluster = Cluster::start(3, 0);
     // The server refuses keys of several slots.

@@ -15,8 +15,8 @@ local ENDING = OUTCOME == 'lost' and 'lost' or 'released'
 local keep_until = OUTCOME ~= 'not started' and tonumber(own.keep_until) or 0
 
 -- The fast path: only the caller holds the lock, and no client waits for it.
-if guard == TOKEN and lock.count == 1 and hold_state(own) == 'held' and keep_until <= now
-  and is_queue_empty() then
+if lock.live and guard == TOKEN and lock.count == 1 and hold_state(own) == 'held'
+  and keep_until <= now and is_queue_empty() then
   local entry, ttl = history_entry(TOKEN, ENDING, now, OUTCOME), tonumber(own.ttl) or 0
   become_idle(GUARD, HOLDS)
   add_tombstone(TOKEN, ttl)

@@ -157,16 +157,12 @@ impl Inspection<'_> {
     }
 
     fn find(&mut self) -> Result<Found, Error> {
-        let mut hazards = Vec::new();
         let listing = match self.one {
             Some(name) => {
-                // Other forms leave the warnings out, because a cluster is asked once more for them.
-                let with_hazards = self.is_for_people();
-                let seen = self.store.inspect_verified(&self.server.key(name), with_hazards);
-                seen.map(|(view, warnings)| {
-                    hazards = warnings;
-                    Listing { locks: vec![(name.clone(), Ok(view))], failures: Vec::new() }
-                })
+                let before_hazards = self.is_for_people();
+                let view = self.store.inspect_verified(&self.server.key(name), before_hazards);
+                let one = |view| vec![(name.clone(), Ok(view))];
+                view.map(|view| Listing { locks: one(view), failures: Vec::new() })
             }
             None => {
                 let pattern = self.options.subject.as_ref().and_then(Subject::pattern).cloned();
@@ -175,7 +171,13 @@ impl Inspection<'_> {
             }
         };
         self.report.diagnostics(self.store.diagnostics());
-        Ok(Found { hazards, ..self.readable(listing?)? })
+        let mut found = self.readable(listing?)?;
+        // Other forms leave these out, because a cluster is asked once more.
+        if self.one.is_some() && !found.locks.is_empty() && self.is_for_people() {
+            found.hazards = self.store.hazards();
+            self.report.diagnostics(self.store.diagnostics());
+        }
+        Ok(found)
     }
 
     /// Returns the locks that could be read, and warns about the others. Fails if none could be

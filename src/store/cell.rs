@@ -167,9 +167,9 @@ impl<P: Place> Store for CellStore<P> {
         self.place.change(key, Access::Inspect, brief, |lock, now| lock.inspect(now))
     }
 
-    fn inspect_verified(&mut self, key: &Key, _: bool) -> Result<(View, Vec<String>), Failure> {
+    fn inspect_verified(&mut self, key: &Key, _: bool) -> Result<View, Failure> {
         self.place.verify()?;
-        Ok((self.inspect(key)?, Vec::new()))
+        self.inspect(key)
     }
 
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {

@@ -17,7 +17,8 @@ impl<'a> Record<'a> {
     /// Reads what another client wrote, which may have another version or be hostile.
     pub fn of(text: &'a str) -> Self {
         let mut all = Vec::with_capacity(16);
-        all.extend(items(text));
+        // A record with more items is hostile.
+        all.extend(items(text).take(64));
         Self(all)
     }
 
@@ -30,9 +31,10 @@ impl<'a> Record<'a> {
         value(self.0.iter().copied(), name)
     }
 
-    /// A number; 0 if it was lost.
+    /// A number; 0 if it was lost, or if it is so large that some JSON readers cannot represent it
+    /// exactly.
     pub(in crate::rules) fn number(&self, name: &str) -> u64 {
-        self.get(name).parse().unwrap_or(0)
+        self.get(name).parse().ok().filter(|&number| number < 1 << 53).unwrap_or(0)
     }
 
     pub(super) fn time(&self, name: &str) -> ServerTime {

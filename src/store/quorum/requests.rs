@@ -10,14 +10,13 @@ use super::posting::{FAREWELL, withdraw};
 use crate::report::Diagnostic;
 use crate::rules::FailureKind::{Unavailable, Unconfirmed};
 use crate::rules::quorum::{
-    ReleaseDecision, RenewalDecision, decide_release, decide_removal, decide_renewal,
+    ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
     is_release_decided, is_renewal_decided, merge, merge_listings,
 };
 use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Name, Outcome, Prefix, Release, Removal,
     Renewal, Request, Token, Ttl, UserMessage, View,
 };
-use crate::store::server::scripts::Question;
 use crate::store::{Filter, Force, Interrupt, NEVER, Store};
 
 impl Store for Quorum {
@@ -153,7 +152,7 @@ impl Store for Quorum {
         let (key, force) = (key.clone(), force.clone());
         let revoke = move |store: &mut MemberStore| store.revoke(&key, &force);
         let votes = self.ask_all(revoke, View::to_string)?;
-        Ok(merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false))
+        Ok(self.merged(votes))
     }
 
     fn remove(&mut self, key: &Key, id: &Id, force: &Force) -> Result<Removal, Failure> {
@@ -170,22 +169,10 @@ impl Store for Quorum {
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        Ok(self.inspect_verified(key, false)?.0)
-    }
-
-    fn inspect_verified(
-        &mut self,
-        key: &Key,
-        with_hazards: bool,
-    ) -> Result<(View, Vec<String>), Failure> {
         let key = key.clone();
-        let inspect = move |store: &mut MemberStore| match with_hazards {
-            true => Ok((store.pages(&key, &[Question::Memory])?, store.hazards())),
-            false => Ok((store.inspect(&key)?, Vec::new())),
-        };
-        let votes = self.ask_all(inspect, |(view, _)| view.to_string())?;
-        let (views, hazards): (Vec<View>, Vec<Vec<String>>) = votes.into_values().unzip();
-        Ok((merge(&views, self.members.len(), false), hazards.concat()))
+        let inspect = move |store: &mut MemberStore| store.inspect(&key);
+        let votes = self.ask_all(inspect, View::to_string)?;
+        Ok(self.merged(votes))
     }
 
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
@@ -200,10 +187,15 @@ impl Store for Quorum {
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
         let prefix = prefix.clone();
-        let ask = move |store: &mut MemberStore| Ok(store.names(&prefix, until));
+        let ask = move |store: &mut MemberStore| store.names(&prefix, until);
         let found = |names: &Vec<Name>| format!("names: {}", names.len());
-        let votes = self.ask(&self.busy(), ask, None, found, NEVER);
-        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
+        self.gathered(ask, found)
+    }
+
+    fn hazards(&mut self) -> Vec<String> {
+        let ask = |store: &mut MemberStore| store.hazards();
+        let asked = |_: &Vec<String>| "memory settings read".into();
+        self.gathered(ask, asked)
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
@@ -215,5 +207,23 @@ impl Store for Quorum {
             self.diagnostics.push(Diagnostic::Warning(fault.to_string()));
         }
         std::mem::take(&mut self.diagnostics)
+    }
+}
+
+impl Quorum {
+    /// What all members that are not busy answer together.
+    fn gathered<T: Send + 'static>(
+        &mut self,
+        request: impl Fn(&mut MemberStore) -> Vec<T> + Clone + Send + 'static,
+        describe: impl Fn(&Vec<T>) -> String,
+    ) -> Vec<T> {
+        let request = move |store: &mut MemberStore| Ok(request(store));
+        let votes = self.ask(&self.busy(), request, None, describe, NEVER);
+        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
+    }
+
+    /// The lock as a majority sees it.
+    fn merged(&self, votes: Votes<View>) -> View {
+        merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false)
     }
 }

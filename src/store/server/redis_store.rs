@@ -121,11 +121,7 @@ impl<T: Topology> RedisStore<T> {
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
     /// for a list that is too long to read.
-    pub(in crate::store) fn pages(
-        &mut self,
-        key: &Key,
-        questions: &'static [Question],
-    ) -> Result<View, Failure> {
+    fn pages(&mut self, key: &Key, questions: &'static [Question]) -> Result<View, Failure> {
         const MOST: u64 = 1_000;
         let mut view = self.page(key, "history", 0, questions)?;
         for from in (0..MOST).step_by(MAX_LISTED).skip(1) {
@@ -140,12 +136,6 @@ impl<T: Topology> RedisStore<T> {
             view.waiters.extend(page.waiters);
         }
         Ok(view)
-    }
-
-    /// Names the servers that evict keys when their memory is full.
-    pub(in crate::store) fn hazards(&mut self) -> Vec<String> {
-        let masters = self.topology.masters().unwrap_or_default();
-        masters.into_iter().filter_map(facts::eviction).collect()
     }
 
     pub(in crate::store) fn release_call(
@@ -350,18 +340,9 @@ impl<T: Topology> Store for RedisStore<T> {
         self.pages(key, &[])
     }
 
-    fn inspect_verified(
-        &mut self,
-        key: &Key,
-        with_hazards: bool,
-    ) -> Result<(View, Vec<String>), Failure> {
-        Ok(match with_hazards {
-            true => {
-                let view = self.pages(key, &[Question::MasterLink, Question::Memory])?;
-                (view, self.hazards())
-            }
-            false => (self.pages(key, &[Question::MasterLink])?, Vec::new()),
-        })
+    fn inspect_verified(&mut self, key: &Key, before_hazards: bool) -> Result<View, Failure> {
+        const QUESTIONS: &[Question] = &[Question::MasterLink, Question::Memory];
+        self.pages(key, if before_hazards { QUESTIONS } else { &QUESTIONS[..1] })
     }
 
     fn list(&mut self, filter: &Filter) -> Result<Listing, Failure> {
@@ -370,6 +351,12 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn names(&mut self, prefix: &Prefix, until: Instant) -> Vec<Name> {
         list::names_until(self.topology.last(), prefix, until)
+    }
+
+    /// Names the servers that evict keys when their memory is full.
+    fn hazards(&mut self) -> Vec<String> {
+        let masters = self.topology.masters().unwrap_or_default();
+        masters.into_iter().filter_map(facts::eviction).collect()
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {

@@ -56,9 +56,8 @@ fn answered(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
             view(&store.revoke(key, &force)?);
         }
         5 => {
-            let (seen, hazards) = store.inspect_verified(key, true)?;
-            view(&seen);
-            hazards.iter().for_each(|warning| one_line(warning));
+            view(&store.inspect_verified(key, true)?);
+            store.hazards().iter().for_each(|warning| one_line(warning));
         }
         _ => {
             let filter = Filter { prefix: Prefix::default(), pattern: None, with_free: true };

@@ -169,6 +169,7 @@ const SURVIVORS: &[&str] = &[
     "history.lua history: without number - HISTORY_LENGTH,",
     "holds.lua settle_mode: without or lock.count > MAX_LISTED",
     "queue.lua millis_to_sleep: without , 1",
+    "requests/release.lua: without lock.live and",
     "requests/revoke.lua: without and i > #batch - HISTORY_LENGTH",
     "slots.lua set_slot: 1 → 2",
     "slots.lua set_slot: 1 → 2",
