@@ -245,8 +245,8 @@ impl Node {
 
     /// What follows a script in the same pipeline: WAIT if its success must reach replicas, and the
     /// questions of the call. They are asked last, so that no promotion before a hold is missed, even
-    /// on a connection that has outlasted it. WAIT may take a
-    /// quarter of the I/O timeout, because the server checks for timeouts only ten times a second.
+    /// on a connection that has outlasted it. WAIT may take a quarter of the I/O timeout, because the
+    /// server checks for timeouts only ten times a second.
     fn after_script(&self, call: &Call) -> Vec<Cmd> {
         let timeout = (self.io_timeout / 4).as_millis();
         let wait = (call.min_replicas > 0)
