@@ -31,7 +31,7 @@ impl Transaction<'_> {
     }
 
     pub(super) fn reconcile(&mut self) {
-        // There is no hold.
+        // Nobody holds the lock.
         if self.lock.written.is_none() {
             return;
         }
