@@ -76,3 +76,22 @@ fn items(text: &str) -> impl Iterator<Item = RecordItem<'_>> {
 fn before(text: &str, end: u8) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| byte == end).unwrap_or(text.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_several_items_counts_and_a_hostile_record_ends() {
+        let text = format!("unread\nid 1\nid 2\nat{}\nat 3", "\nx y".repeat(61));
+        let record = Record::of(&text);
+        assert_eq!((record.kind(), record.get("id"), record.get("x")), ("id", "1", "y"));
+        assert_eq!((record.get("at"), item(&text, "at"), item(&text, "id")), ("", "3", "1"));
+    }
+
+    #[test]
+    fn a_number_that_some_json_readers_round_counts_as_lost() {
+        let record = Record::of("\nat 9007199254740991\nfence 9007199254740992");
+        assert_eq!((record.number("at"), record.number("fence")), ((1 << 53) - 1, 0));
+    }
+}
