@@ -38,7 +38,7 @@ local function drop_expired()
 end
 
 local function reconcile()
-  -- Nobody holds the lock. Holds on record are left from a state that was lost.
+  -- No hold of rlock is left. Those on record remain from a state that was lost.
   if not lock.written then return end
   -- A lease whose deadline another client has overwritten ends one TTL from now.
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now + TOO_LONG), '+inf', 'LIMIT', 0, BATCH)) do

@@ -31,7 +31,7 @@ impl Transaction<'_> {
     }
 
     pub(super) fn reconcile(&mut self) {
-        // Nobody holds the lock.
+        // No hold of rlock is left.
         if self.lock.written.is_none() {
             return;
         }
