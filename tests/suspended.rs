@@ -95,9 +95,8 @@ fn a_reply_that_arrived_while_rlock_was_suspended_is_read() {
 #[test]
 fn a_server_that_is_silent_is_blamed() {
     let server = Server::on_tcp(&[]);
-    // The first answer takes two round trips, so long that a renewal awaits its own until the command
-    // is stopped: more than half of the time from a renewal to the stop.
-    let wire = Proxy::to(server.port(), Duration::from_millis(600));
+    // The first answer takes so long that a renewal awaits its own until the command is stopped.
+    let wire = Proxy::to(server.port(), Duration::from_millis(400));
     let mut first = Client::of(wire.url()).holder("--ttl 6s L");
     wire.part(true);
     let told = first.told("; stopping the command");

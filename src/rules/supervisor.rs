@@ -143,6 +143,8 @@ impl Machine {
                     self.report_delay(at, now, actions);
                 }
             }
+            // The stop ended the wait for an answer: see `LastRenewal::await_until`.
+            Event::NotRenewed(_) if now >= self.terminate_at() => {}
             Event::NotRenewed(reason) => {
                 self.unanswered = Some(reason);
                 self.lateness = self.lateness.asleep_until(now + LONGEST_PAUSE);
@@ -323,7 +325,7 @@ mod tests {
 
     fn on(machine: &mut Machine, event: Event, now: Instant) -> Vec<Action> {
         match event {
-            Event::Renewed(..) => machine.on([event], Event::Tick, now),
+            Event::Renewed(..) | Event::NotRenewed(..) => machine.on([event], Event::Tick, now),
             event => machine.on([], event, now),
         }
     }
@@ -392,6 +394,8 @@ mod tests {
         // The server is silent.
         assert_eq!(told(&[asking(10_001), tick(24_698)]), ["no answer yet"]);
         assert_eq!(told(&[asking(12_000), tick(24_698)]), ["no answer yet"]);
+        // The wait for its reply ends at the same moment, and the supervisor learns of it first.
+        assert_eq!(told(&[asking(10_001), (24_698, not_renewed())]), ["no answer yet"]);
         // The renewing thread, or the loop, did not run in time.
         assert_eq!(told(&[tick(24_698)]), [late("14s")]);
         assert_eq!(told(&[asking(14_999), tick(24_698)]), [late("4.9s")]);
