@@ -18,7 +18,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// The subcommands that something applies to.
-pub type Subcommands = &'static [&'static str];
+type Subcommands = &'static [&'static str];
 
 pub const ALL: Subcommands = &["exec", "acquire", "renew", "release", "inspect"];
 

@@ -16,8 +16,6 @@ mod arguments;
 mod completions;
 #[path = "generated/man.rs"]
 mod man;
-#[path = "generated/manual.rs"]
-mod manual;
 
 fn program() -> Command {
     let mut command = rlock::cli::Cli::command();

@@ -1,14 +1,24 @@
-//! The man pages: what clap knows about the command line, and the sections of `manual`.
+//! The man pages: what clap knows about the command line, and the sections of `manual.txt`.
 
 use std::collections::HashSet;
 
 use clap::{Arg, Command};
-use rlock::exit::{self, Subcommands};
+use rlock::exit;
 use rlock::rules::Key;
 use rlock::rules::servers::table as findings;
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
-use super::manual;
+
+/// The lines of a section of `manual.txt`.
+fn section(name: &str) -> Vec<&'static str> {
+    let (_, rest) = include_str!("manual.txt").split_once(&format!("\n[{name}]\n")).unwrap();
+    rest.lines().take_while(|line| !line.is_empty()).collect()
+}
+
+/// The terms of a section, and their texts.
+fn terms(name: &str) -> Vec<(&'static str, &'static str)> {
+    section(name).iter().map(|line| line.split_once(": ").unwrap()).collect()
+}
 
 /// The name of each page, and the page.
 pub(super) fn pages(program: &Command) -> Vec<(String, String)> {
@@ -36,7 +46,7 @@ impl Page<'_> {
         let mut page = format!(
             ".TH {} 1 {} \"rlock {program}\" \"User Commands\"\n",
             escaped(&self.name.to_uppercase()),
-            manual::DATE
+            section("DATE")[0]
         );
         let about = self.command.get_about().unwrap().to_string();
         page += &format!(".SH NAME\n{} \\- {}\n", escaped(self.name), escaped(&about));
@@ -48,7 +58,8 @@ impl Page<'_> {
             let findings = Vec::from_iter(findings().map(|[id, source, remedy]| {
                 (id, format!("From {source}: {}.", remedy.replace('%', "HOST:PORT")))
             }));
-            page += &format!(".SH FINDINGS\n{}{}", filled(manual::FINDINGS), list(&findings));
+            page +=
+                &format!(".SH FINDINGS\n{}{}", paragraphs(&section("FINDINGS")), list(&findings));
         }
         page += &format!(".SH \"EXIT STATUS\"\n{}", list(&self.statuses()));
         let examples = escaped(&self.after_options().1);
@@ -59,11 +70,11 @@ impl Page<'_> {
             None => format!(
                 ".SH ENVIRONMENT\n{}.SH FILES\n{}{examples}.SH DIAGNOSTICS\n{}.SH SECURITY\n{}",
                 list(&self.environment()),
-                list(manual::FILES),
-                paragraphs(manual::DIAGNOSTICS).replace("{KEY}?", &side_key),
-                paragraphs(manual::SECURITY),
+                list(&terms("FILES")),
+                paragraphs(&section("DIAGNOSTICS")).replace("{KEY}?", &side_key),
+                paragraphs(&section("SECURITY")),
             ),
-            Some(_) => format!("{examples}.SH ENVIRONMENT\n{}", filled(manual::ELSEWHERE)),
+            Some(_) => format!("{examples}.SH ENVIRONMENT\n{}", paragraphs(&section("ELSEWHERE"))),
         };
         page + &format!(".SH \"SEE ALSO\"\n{}\n", self.see_also())
     }
@@ -122,11 +133,16 @@ impl Page<'_> {
 
     /// The JSON documents that the command prints.
     fn documents(&self) -> String {
-        let fields = manual::JSON.iter().filter(|(of, ..)| self.is_about(of));
-        let mut fields: Vec<_> = fields.map(|(_, field, text)| (*field, *text)).collect();
+        let fields = terms("JSON").into_iter().filter_map(|(term, text)| {
+            let (subcommands, field) = term.split_once(" | ").unwrap();
+            let is_here =
+                self.subcommand().is_none_or(|own| subcommands.split(' ').any(|it| it == own));
+            is_here.then_some((field, text))
+        });
+        let mut fields = Vec::from_iter(fields);
         let introduction = match self.subcommand() {
             Some("inspect") => {
-                fields.extend(manual::LOCKS);
+                fields.extend(terms("LOCKS"));
                 "With --json, one object. locks has all locks that are not free, or NAME even if it is free. \
                  With --servers, servers and findings replace locks. Numbers are integers; times are RFC \
                  3339, in UTC; a value that does not apply is null."
@@ -144,17 +160,17 @@ impl Page<'_> {
         statuses.map(|(status, meanings)| (status, meanings.join("; ").replace('`', ""))).collect()
     }
 
-    fn environment(&self) -> Vec<(String, String)> {
-        let entries = manual::ENVIRONMENT.iter();
-        let mut entries: Vec<(String, String)> =
-            entries.map(|(names, text)| ((*names).into(), (*text).into())).collect();
+    fn environment(&self) -> Vec<(String, &'static str)> {
+        let entries = terms("ENVIRONMENT");
         let is_there =
             |variable: &String| entries.iter().any(|(names, _)| names.contains(variable));
-        let defaults: Vec<String> =
-            self.defaults().into_iter().filter(|variable| !is_there(variable)).collect();
-        // After RLOCK_URL and RLOCK_PREFIX.
-        entries.insert(2, (defaults.join(", "), manual::DEFAULTS.into()));
+        let mut defaults = self.defaults();
+        defaults.retain(|variable| !is_there(variable));
+        let defaults = defaults.join(", ");
         entries
+            .iter()
+            .map(|(names, text)| (names.replace("{DEFAULTS}", &defaults), *text))
+            .collect()
     }
 
     /// The variables that the help of an option names as its default.
@@ -173,10 +189,6 @@ impl Page<'_> {
             }
         }
         variables
-    }
-
-    fn is_about(&self, subcommands: Subcommands) -> bool {
-        self.subcommand().is_none_or(|subcommand| subcommands.contains(&subcommand))
     }
 
     /// From the end of `--help`: how to write a duration, and the examples without indentation.
