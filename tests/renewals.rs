@@ -67,7 +67,7 @@ fn a_renewal_that_too_few_replicas_confirm_tells_the_lesser_of_both_leases() {
 #[test]
 fn a_keeper_that_too_few_replicas_confirm_stops_its_script() {
     let (master, _, replica) = with_a_far_replica();
-    let acquire = "$rlock acquire --ttl 3s --while-pid $$";
+    let acquire = "$rlock acquire --ttl 5s --while-pid $$";
     for (variable, option) in [("0", "--min-replicas 1"), ("1", "")] {
         let script = format!("t=$({acquire} {option} L) || exit; echo HELD; read _");
         let mut script = master.program("bash -c", &script);
