@@ -160,11 +160,11 @@ fn a_missing_password_exits_with_78() {
 fn a_sentinel_that_is_wrong_stops_nobody_while_another_is_right() {
     let service = Service::start(0, &[], &[]);
     let far =
-        [1, 2].map(|number| Proxy::to(service.port_of_sentinel(number), Duration::from_millis(10)));
+        [1, 2].map(|number| Proxy::to(service.port_of_sentinel(number), Duration::from_millis(60)));
     let address = |proxy: &Proxy| proxy.url().split_once("//").unwrap().1.to_owned();
     let near = service.address_of_sentinel(0);
     let url = format!("redis+sentinel://{near},{},{}/svc", address(&far[0]), address(&far[1]));
-    let client = Client::of(url).with("RLOCK_TTL", "3s");
+    let client = Client::of(url).with("RLOCK_TTL", "6s");
     let holder = client.holder("L");
     let waiter = client.waiter("L");
     service.ask(0, &["SENTINEL", "REMOVE", "svc"]);

@@ -15,9 +15,6 @@ use crate::rules::{Failure, FailureKind};
 use crate::store::wire::{self, Endpoint, Limit, Peer, Value};
 use crate::store::{Interrupt, NEVER};
 
-/// How long the sentinels may take to name another master than one that is none.
-const TO_NAME_ANOTHER: Duration = Duration::from_millis(50);
-
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {
     sentinels: Vec<Node>,
@@ -122,17 +119,18 @@ impl Topology for Sentinel {
             // It follows an earlier request, wherever that went.
             return Ok(self.master.run_script(call, interrupt)?);
         }
-        let master = self.master(None, Limit::of_attempt(call.time(self.io_timeout), interrupt))?;
+        let time = call.time(self.io_timeout);
+        let master = self.master(None, Limit::of_attempt(time, interrupt))?;
         let mut reply = master.run_script(call, interrupt);
         let named = self.master.endpoint().clone();
-        // During a failover, another sentinel may already name the new master, and one may be wrong.
+        // During a failover, another sentinel may already name the new master, and one may be wrong. A
+        // silent one must not double the time of each attempt.
         let is_elsewhere = |refusal: &Refusal| {
             let failure = &refusal.failure;
             refusal.is_not_here() || failure.is_transient() && !failure.maybe_executed()
         };
         if reply.as_ref().is_err_and(is_elsewhere)
-            && let Ok(other) =
-                self.master(Some(named), Limit::of_attempt(TO_NAME_ANOTHER, interrupt))
+            && let Ok(other) = self.master(Some(named), Limit::of_attempt(time / 4, interrupt))
         {
             reply = other.run_script(call, interrupt);
         }
